@@ -1,0 +1,115 @@
+package berth.command;
+
+import berth.rpc.BerthException;
+import java.io.PrintWriter;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Optional;
+import java.util.function.UnaryOperator;
+import picocli.CommandLine;
+import picocli.CommandLine.ParameterException;
+
+/** Runs a command with errors of one line and exit codes as docker has them. */
+public final class CommandRunner {
+  private static final String STACK_TRACE = "--stacktrace";
+
+  private final CommandLine command;
+  private ConfigFile config;
+
+  private CommandRunner(CommandLine command) {
+    this.command = command;
+  }
+
+  /**
+   * Runs {@code command}, an object with picocli's annotations, and returns the exit code of the
+   * process.
+   */
+  public static int run(Object command, String... args) {
+    return run(command, UnaryOperator.identity(), args);
+  }
+
+  /** The same, after {@code customize} added what annotations cannot say. */
+  public static int run(Object command, UnaryOperator<CommandLine> customize, String... args) {
+    CommandLine line =
+        customize.apply(
+            new CommandLine(command)
+                .setCaseInsensitiveEnumValuesAllowed(true)
+                .setUsageHelpAutoWidth(true)
+                .setUsageHelpLongOptionsMaxWidth(30));
+    return new CommandRunner(line).execute(args);
+  }
+
+  private int execute(String[] args) {
+    boolean stackTrace = Arrays.asList(args).contains(STACK_TRACE);
+    command.setParameterExceptionHandler((e, arguments) -> refused(e));
+    command.setExecutionExceptionHandler((e, line, result) -> failed(line, e, stackTrace));
+    try {
+      configPath(args)
+          .ifPresent(
+              path -> {
+                config = new ConfigFile(path, command.getCommandSpec());
+                command.setDefaultValueProvider(config);
+              });
+    } catch (BerthException e) {
+      return failed(command, e, stackTrace);
+    }
+    return command.execute(args);
+  }
+
+  // Needed before the real parsing, because the file supplies defaults to it.
+  private Optional<Path> configPath(String[] args) {
+    if (!command.getCommandSpec().optionsMap().containsKey(ConfigFile.OPTION)) {
+      return Optional.empty();
+    }
+    List<String> words = Arrays.asList(args);
+    for (int i = words.size() - 1; i >= 0; i--) {
+      String word = words.get(i);
+      if (word.startsWith(ConfigFile.OPTION + "=")) {
+        return Optional.of(Path.of(word.substring(ConfigFile.OPTION.length() + 1)));
+      }
+      if (word.equals(ConfigFile.OPTION) && i + 1 < words.size()) {
+        return Optional.of(Path.of(words.get(i + 1)));
+      }
+    }
+    return Optional.empty();
+  }
+
+  private int refused(ParameterException e) {
+    CommandLine line = e.getCommandLine();
+    String place = "";
+    if (config != null && e.getArgSpec() != null && !fromCommandLine(e)) {
+      place = config.place(e.getArgSpec()).map(p -> p + ": ").orElse("");
+    }
+    String name = line.getCommandSpec().qualifiedName();
+    PrintWriter err = line.getErr();
+    err.println(name + ": " + place + firstLine(e.getMessage()));
+    err.println("Try '" + name + " --help'.");
+    return ExitCode.BERTH_FAILED;
+  }
+
+  private static boolean fromCommandLine(ParameterException e) {
+    CommandLine.ParseResult parsed = e.getCommandLine().getParseResult();
+    return parsed != null
+        && e.getArgSpec() instanceof CommandLine.Model.OptionSpec option
+        && parsed.hasMatchedOption(option);
+  }
+
+  private static int failed(CommandLine line, Exception e, boolean stackTrace) {
+    String name = line.getCommandSpec().root().name();
+    PrintWriter err = line.getErr();
+    if (stackTrace) {
+      e.printStackTrace(err);
+    } else if (e instanceof BerthException) {
+      err.println(name + ": " + e.getMessage());
+    } else {
+      err.println(name + ": unexpected: " + e + " (" + STACK_TRACE + " shows where)");
+    }
+    err.flush();
+    return ExitCode.BERTH_FAILED;
+  }
+
+  private static String firstLine(String message) {
+    return message.lines().findFirst().orElse(message);
+  }
+}

@@ -1,0 +1,33 @@
+package berth.command;
+
+import java.time.Duration;
+import java.util.Map;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import picocli.CommandLine.ITypeConverter;
+import picocli.CommandLine.TypeConversionException;
+
+/**
+ * Reads a duration as people write it: {@code 500ms}, {@code 30s}, {@code 10m}, {@code 2h}, {@code
+ * 1d}.
+ */
+public final class DurationConverter implements ITypeConverter<Duration> {
+  private static final Pattern FORM = Pattern.compile("(\\d{1,9})(ms|s|m|h|d)");
+  private static final Map<String, Duration> UNITS =
+      Map.of(
+          "ms", Duration.ofMillis(1),
+          "s", Duration.ofSeconds(1),
+          "m", Duration.ofMinutes(1),
+          "h", Duration.ofHours(1),
+          "d", Duration.ofDays(1));
+
+  @Override
+  public Duration convert(String text) {
+    Matcher matcher = FORM.matcher(text.trim());
+    if (!matcher.matches()) {
+      throw new TypeConversionException(
+          "'" + text + "' is not a duration such as 500ms, 30s, 10m or 2h");
+    }
+    return UNITS.get(matcher.group(2)).multipliedBy(Long.parseLong(matcher.group(1)));
+  }
+}

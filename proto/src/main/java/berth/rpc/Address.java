@@ -1,0 +1,58 @@
+package berth.rpc;
+
+import java.net.InetAddress;
+import java.net.UnknownHostException;
+
+/**
+ * A host and a TCP port, as people write them: {@code gpu01:18812}, {@code 10.0.0.7:18812}, {@code
+ * [::1]:18812}.
+ */
+public record Address(String host, int port) {
+  public Address {
+    if (host.isBlank() || host.chars().anyMatch(Character::isWhitespace)) {
+      throw new BerthException(Reason.INVALID, "'" + host + "' is not a host name");
+    }
+    if (port < 0 || port > 65535) {
+      throw new BerthException(Reason.INVALID, "port " + port + " is not between 0 and 65535");
+    }
+  }
+
+  /** Reads {@code HOST:PORT} or {@code HOST}; without a port {@code defaultPort} is meant. */
+  public static Address parse(String text, int defaultPort) {
+    String trimmed = text.trim();
+    int colon = trimmed.lastIndexOf(':');
+    boolean bareIpv6 = colon >= 0 && trimmed.indexOf(':') != colon && !trimmed.startsWith("[");
+    if (colon < 0 || bareIpv6 || trimmed.endsWith("]")) {
+      return new Address(withoutBrackets(trimmed), defaultPort);
+    }
+    String port = trimmed.substring(colon + 1);
+    try {
+      return new Address(withoutBrackets(trimmed.substring(0, colon)), Integer.parseInt(port));
+    } catch (NumberFormatException e) {
+      throw new BerthException(
+          Reason.INVALID, "'" + text + "' is not HOST:PORT: '" + port + "' is not a number");
+    }
+  }
+
+  private static String withoutBrackets(String host) {
+    return host.startsWith("[") && host.endsWith("]") ? host.substring(1, host.length() - 1) : host;
+  }
+
+  /** Whether only processes of this machine can reach a server that listens here. */
+  boolean isLoopback() {
+    return resolve().isLoopbackAddress();
+  }
+
+  InetAddress resolve() {
+    try {
+      return InetAddress.getByName(host);
+    } catch (UnknownHostException e) {
+      throw new BerthException(Reason.INVALID, "host '" + host + "' has no address", e);
+    }
+  }
+
+  @Override
+  public String toString() {
+    return (host.indexOf(':') >= 0 ? "[" + host + "]" : host) + ":" + port;
+  }
+}

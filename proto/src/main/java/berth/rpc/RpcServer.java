@@ -1,0 +1,138 @@
+package berth.rpc;
+
+import io.grpc.BindableService;
+import io.grpc.InsecureServerCredentials;
+import io.grpc.Server;
+import io.grpc.ServerCredentials;
+import io.grpc.ServerServiceDefinition;
+import io.grpc.health.v1.HealthCheckResponse.ServingStatus;
+import io.grpc.netty.NettyServerBuilder;
+import io.grpc.protobuf.services.HealthStatusManager;
+import io.grpc.protobuf.services.ProtoReflectionServiceV1;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * A listening gRPC server. Every server of Berth is made here, so all have the same limits, the
+ * health service and server reflection.
+ */
+public final class RpcServer implements AutoCloseable {
+  /**
+   * The largest message a server or a client takes. Files and output travel as streams of smaller
+   * pieces.
+   */
+  static final int MAX_MESSAGE_BYTES = 16 << 20;
+
+  static final long KEEP_ALIVE_SECONDS = 20;
+  private static final long STOP_GRACE_SECONDS = 5;
+
+  private final Server server;
+  private final HealthStatusManager health;
+  private final Address address;
+
+  private RpcServer(Server server, HealthStatusManager health, Address address) {
+    this.server = server;
+    this.health = health;
+    this.address = address;
+  }
+
+  public static Builder listenOn(Address address) {
+    return new Builder(address);
+  }
+
+  /** Where the server really listens: the port is never 0. */
+  public Address address() {
+    return address;
+  }
+
+  /** Blocks until the server is closed. */
+  public void awaitTermination() throws InterruptedException {
+    server.awaitTermination();
+  }
+
+  /** Takes no further calls, gives the running ones a moment, then ends them. */
+  @Override
+  public void close() {
+    health.enterTerminalState();
+    server.shutdown();
+    try {
+      if (!server.awaitTermination(STOP_GRACE_SECONDS, TimeUnit.SECONDS)) {
+        server.shutdownNow().awaitTermination(STOP_GRACE_SECONDS, TimeUnit.SECONDS);
+      }
+    } catch (InterruptedException e) {
+      server.shutdownNow();
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  /** What a server is made of. */
+  public static final class Builder {
+    private final Address address;
+    private final List<ServerServiceDefinition> services = new ArrayList<>();
+    private ServerCredentials credentials = InsecureServerCredentials.create();
+    private boolean beyondLoopback;
+
+    private Builder(Address address) {
+      this.address = address;
+    }
+
+    public Builder service(BindableService service) {
+      services.add(service.bindService());
+      return this;
+    }
+
+    /** Speaks TLS. A server with credentials may listen anywhere. */
+    public Builder credentials(ServerCredentials credentials) {
+      this.credentials = credentials;
+      this.beyondLoopback = true;
+      return this;
+    }
+
+    /** Allows a server without TLS to listen beyond loopback, where anyone can call it. */
+    public Builder insecureBeyondLoopback(boolean allowed) {
+      beyondLoopback |= allowed;
+      return this;
+    }
+
+    /**
+     * Starts to listen.
+     *
+     * @throws BerthException if the address is taken, is not this machine's, or is refused for
+     *     being open to everyone
+     */
+    public RpcServer start() {
+      if (!beyondLoopback && !address.isLoopback()) {
+        throw new BerthException(
+            Reason.INVALID,
+            "will not listen on "
+                + address
+                + ", where anyone could call: use a loopback address, or --insecure");
+      }
+      HealthStatusManager health = new HealthStatusManager();
+      NettyServerBuilder builder =
+          NettyServerBuilder.forAddress(
+                  new InetSocketAddress(address.resolve(), address.port()), credentials)
+              .maxInboundMessageSize(MAX_MESSAGE_BYTES)
+              .keepAliveTime(KEEP_ALIVE_SECONDS, TimeUnit.SECONDS)
+              .permitKeepAliveTime(KEEP_ALIVE_SECONDS / 2, TimeUnit.SECONDS)
+              .permitKeepAliveWithoutCalls(true)
+              .addServices(services)
+              .addService(health.getHealthService())
+              .addService(ProtoReflectionServiceV1.newInstance());
+      Server server;
+      try {
+        server = builder.build().start();
+      } catch (IOException e) {
+        String why = e.getCause() == null ? e.getMessage() : e.getCause().getMessage();
+        throw new BerthException(Reason.UNAVAILABLE, "cannot listen on " + address + ": " + why, e);
+      }
+      for (ServerServiceDefinition service : services) {
+        health.setStatus(service.getServiceDescriptor().getName(), ServingStatus.SERVING);
+      }
+      return new RpcServer(server, health, new Address(address.host(), server.getPort()));
+    }
+  }
+}

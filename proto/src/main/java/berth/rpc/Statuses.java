@@ -1,0 +1,127 @@
+package berth.rpc;
+
+import io.grpc.Status;
+import io.grpc.StatusException;
+import io.grpc.StatusRuntimeException;
+import java.util.concurrent.CancellationException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Translates between {@link BerthException} and gRPC's status, in both directions. Any thread may
+ * call.
+ */
+public final class Statuses {
+  private static final Logger log = LoggerFactory.getLogger(Statuses.class);
+
+  private Statuses() {}
+
+  /**
+   * The status to answer with when {@code failure} ended a call. What nobody expected is logged
+   * whole and answered as a bare INTERNAL, so that no caller learns of the server's insides.
+   */
+  public static Status toStatus(Throwable failure) {
+    if (failure instanceof BerthException expected) {
+      return Status.fromCode(code(expected.reason())).withDescription(expected.getMessage());
+    }
+    if (failure instanceof InterruptedException) {
+      Thread.currentThread().interrupt();
+      return Status.UNAVAILABLE.withDescription("this server is stopping");
+    }
+    if (failure instanceof CancellationException) {
+      return Status.CANCELLED;
+    }
+    log.error("a call failed unexpectedly", failure);
+    return Status.INTERNAL;
+  }
+
+  /**
+   * The mirror of {@link #toStatus} on the caller's side.
+   *
+   * @param peer who was called, for the message, such as {@code berthd at gpu01:18812}
+   */
+  public static BerthException fromStatus(Throwable failure, String peer) {
+    Status status;
+    if (failure instanceof StatusRuntimeException e) {
+      status = e.getStatus();
+    } else if (failure instanceof StatusException e) {
+      status = e.getStatus();
+    } else if (failure instanceof BerthException e) {
+      return e;
+    } else {
+      throw new IllegalArgumentException("not the failure of a call", failure);
+    }
+    Reason reason = reason(status.getCode());
+    return new BerthException(reason, message(reason, status, peer), failure);
+  }
+
+  private static String message(Reason reason, Status status, String peer) {
+    String description = status.getDescription();
+    if (status.getCause() != null && reason == Reason.UNAVAILABLE) {
+      // The transport's own failure: its description is "io exception", the cause has the
+      // substance.
+      return "no " + peer + ": " + rootMessage(status.getCause());
+    }
+    return switch (reason) {
+      case TIMED_OUT -> peer + " did not answer in time";
+      case UNSUPPORTED -> peer + " does not know this call; is it older than this client?";
+      case INTERNAL -> peer + " failed unexpectedly (" + describe(status) + "); its log says why";
+      case INVALID,
+          NOT_FOUND,
+          ALREADY_EXISTS,
+          CONFLICT,
+          EXHAUSTED,
+          UNAVAILABLE,
+          CANCELLED,
+          UNAUTHENTICATED,
+          DENIED ->
+          description != null ? description : peer + " answered " + status.getCode();
+    };
+  }
+
+  private static String describe(Status status) {
+    return status.getDescription() == null ? status.getCode().name() : status.getDescription();
+  }
+
+  private static String rootMessage(Throwable cause) {
+    Throwable root = cause;
+    while (root.getCause() != null) {
+      root = root.getCause();
+    }
+    return root.getMessage() == null ? root.getClass().getSimpleName() : root.getMessage();
+  }
+
+  static Status.Code code(Reason reason) {
+    return switch (reason) {
+      case INVALID -> Status.Code.INVALID_ARGUMENT;
+      case NOT_FOUND -> Status.Code.NOT_FOUND;
+      case ALREADY_EXISTS -> Status.Code.ALREADY_EXISTS;
+      case CONFLICT -> Status.Code.FAILED_PRECONDITION;
+      case EXHAUSTED -> Status.Code.RESOURCE_EXHAUSTED;
+      case UNAVAILABLE -> Status.Code.UNAVAILABLE;
+      case TIMED_OUT -> Status.Code.DEADLINE_EXCEEDED;
+      case CANCELLED -> Status.Code.CANCELLED;
+      case UNAUTHENTICATED -> Status.Code.UNAUTHENTICATED;
+      case DENIED -> Status.Code.PERMISSION_DENIED;
+      case UNSUPPORTED -> Status.Code.UNIMPLEMENTED;
+      case INTERNAL -> Status.Code.INTERNAL;
+    };
+  }
+
+  static Reason reason(Status.Code code) {
+    return switch (code) {
+      case INVALID_ARGUMENT, OUT_OF_RANGE -> Reason.INVALID;
+      case NOT_FOUND -> Reason.NOT_FOUND;
+      case ALREADY_EXISTS -> Reason.ALREADY_EXISTS;
+      case FAILED_PRECONDITION, ABORTED -> Reason.CONFLICT;
+      case RESOURCE_EXHAUSTED -> Reason.EXHAUSTED;
+      case UNAVAILABLE -> Reason.UNAVAILABLE;
+      case DEADLINE_EXCEEDED -> Reason.TIMED_OUT;
+      case CANCELLED -> Reason.CANCELLED;
+      case UNAUTHENTICATED -> Reason.UNAUTHENTICATED;
+      case PERMISSION_DENIED -> Reason.DENIED;
+      case UNIMPLEMENTED -> Reason.UNSUPPORTED;
+      case OK, UNKNOWN, INTERNAL, DATA_LOSS -> Reason.INTERNAL;
+    };
+  }
+}
