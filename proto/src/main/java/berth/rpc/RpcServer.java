@@ -32,11 +32,14 @@ public final class RpcServer implements AutoCloseable {
   private final Server server;
   private final HealthStatusManager health;
   private final Address address;
+  private final Runnable endStreams;
 
-  private RpcServer(Server server, HealthStatusManager health, Address address) {
+  private RpcServer(
+      Server server, HealthStatusManager health, Address address, Runnable endStreams) {
     this.server = server;
     this.health = health;
     this.address = address;
+    this.endStreams = endStreams;
   }
 
   public static Builder listenOn(Address address) {
@@ -58,6 +61,7 @@ public final class RpcServer implements AutoCloseable {
   public void close() {
     health.enterTerminalState();
     server.shutdown();
+    endStreams.run();
     try {
       if (!server.awaitTermination(STOP_GRACE_SECONDS, TimeUnit.SECONDS)) {
         server.shutdownNow().awaitTermination(STOP_GRACE_SECONDS, TimeUnit.SECONDS);
@@ -74,6 +78,7 @@ public final class RpcServer implements AutoCloseable {
     private final List<ServerServiceDefinition> services = new ArrayList<>();
     private ServerCredentials credentials = InsecureServerCredentials.create();
     private boolean beyondLoopback;
+    private Runnable endStreams = () -> {};
 
     private Builder(Address address) {
       this.address = address;
@@ -94,6 +99,12 @@ public final class RpcServer implements AutoCloseable {
     /** Allows a server without TLS to listen beyond loopback, where anyone can call it. */
     public Builder insecureBeyondLoopback(boolean allowed) {
       beyondLoopback |= allowed;
+      return this;
+    }
+
+    /** Runs {@code action} when the server stops, to end the streams that would go on for ever. */
+    public Builder endStreams(Runnable action) {
+      endStreams = action;
       return this;
     }
 
@@ -132,7 +143,8 @@ public final class RpcServer implements AutoCloseable {
       for (ServerServiceDefinition service : services) {
         health.setStatus(service.getServiceDescriptor().getName(), ServingStatus.SERVING);
       }
-      return new RpcServer(server, health, new Address(address.host(), server.getPort()));
+      return new RpcServer(
+          server, health, new Address(address.host(), server.getPort()), endStreams);
     }
   }
 }

@@ -1,0 +1,39 @@
+package berth.cli;
+
+import berth.command.Version;
+import picocli.AutoComplete.GenerateCompletion;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.ScopeType;
+import picocli.CommandLine.Spec;
+
+/** What all subcommands have in common. */
+@Command(
+    name = "berth",
+    mixinStandardHelpOptions = true,
+    versionProvider = Version.class,
+    synopsisSubcommandLabel = "COMMAND",
+    scope = ScopeType.INHERIT,
+    description = "Uses the GPU servers of your group.",
+    footer = {
+      "",
+      "Exit codes: the program's own where one was run, 125 if Berth itself failed.",
+      "Completion for bash and zsh: source <(berth generate-completion)",
+    },
+    subcommands = {GpusCommand.class, GenerateCompletion.class})
+final class BerthCommand implements Runnable {
+  @Spec private CommandSpec spec;
+
+  @Option(
+      names = "--stacktrace",
+      scope = ScopeType.INHERIT,
+      description = "Show where in the code a failure happened.")
+  private boolean stackTrace;
+
+  @Override
+  public void run() {
+    throw new ParameterException(spec.commandLine(), "which command?");
+  }
+}

@@ -1,0 +1,24 @@
+package berth.cli;
+
+import com.google.protobuf.InvalidProtocolBufferException;
+import com.google.protobuf.MessageOrBuilder;
+import com.google.protobuf.util.JsonFormat;
+
+/**
+ * The JSON that {@code --json} prints everywhere: protobuf's own form of a response, so that the
+ * protos document it.
+ */
+final class Json {
+  private static final JsonFormat.Printer PRINTER =
+      JsonFormat.printer().omittingInsignificantWhitespace().alwaysPrintFieldsWithNoPresence();
+
+  private Json() {}
+
+  static String line(MessageOrBuilder response) {
+    try {
+      return PRINTER.print(response);
+    } catch (InvalidProtocolBufferException e) {
+      throw new AssertionError("a response without Any fields always prints", e);
+    }
+  }
+}

@@ -1,0 +1,38 @@
+package berth.cli;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * What standard output can show.
+ *
+ * @param interactive whether a person sees it at once, so that it may be redrawn
+ */
+record Terminal(boolean interactive, boolean colours) {
+  private static final int DEFAULT_ROWS = 24;
+
+  static Terminal ofThisProcess() {
+    boolean interactive = System.console() != null && !"dumb".equals(System.getenv("TERM"));
+    return new Terminal(interactive, interactive && System.getenv("NO_COLOR") == null);
+  }
+
+  /** The height now; people resize windows. */
+  int rows() {
+    try {
+      Process stty =
+          new ProcessBuilder("stty", "size")
+              .redirectInput(ProcessBuilder.Redirect.INHERIT)
+              .redirectError(ProcessBuilder.Redirect.DISCARD)
+              .start();
+      String size = new String(stty.getInputStream().readAllBytes(), StandardCharsets.US_ASCII);
+      stty.waitFor(1, TimeUnit.SECONDS);
+      return Math.max(2, Integer.parseInt(size.trim().split(" ")[0]));
+    } catch (IOException | NumberFormatException e) {
+      return DEFAULT_ROWS;
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      return DEFAULT_ROWS;
+    }
+  }
+}

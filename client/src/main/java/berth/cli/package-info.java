@@ -1,0 +1,2 @@
+/** The {@code berth} command: one class per subcommand, on the client library alone. */
+package berth.cli;

@@ -1,0 +1,159 @@
+package berth.server;
+
+import berth.command.DurationConverter;
+import berth.command.ExitCode;
+import berth.command.Termination;
+import berth.command.Version;
+import berth.rpc.Address;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.rpc.RpcServer;
+import berth.server.gpu.GpuGrpcService;
+import berth.server.gpu.GpuMonitor;
+import java.net.InetAddress;
+import java.net.UnknownHostException;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Optional;
+import java.util.concurrent.Callable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+
+/** The options of {@code berthd}, and the wiring of its parts. */
+@Command(
+    name = "berthd",
+    mixinStandardHelpOptions = true,
+    versionProvider = Version.class,
+    sortOptions = false,
+    description = "Reports the GPUs of this machine to everyone who may ask. Runs until SIGTERM.",
+    footer = {
+      "",
+      "Every option but --config, --help and --version may also stand in the file, as 'listen:"
+          + " 127.0.0.1:18812'.",
+      "Durations: 500ms, 30s, 10m, 2h.",
+    })
+final class BerthdCommand implements Callable<Integer> {
+  private static final Logger log = LoggerFactory.getLogger("berthd");
+  private static final int PORT = 18812;
+
+  @Option(
+      names = "--config",
+      paramLabel = "FILE",
+      description = "YAML file with options; the command line wins over it.")
+  private Path config;
+
+  @Option(
+      names = "--listen",
+      paramLabel = "HOST:PORT",
+      defaultValue = "127.0.0.1:" + PORT,
+      description = "Address to listen on (default: ${DEFAULT-VALUE}). Port 0 takes any free one.")
+  private String listen;
+
+  @Option(
+      names = "--insecure",
+      description =
+          "Allow an address beyond loopback although calls are neither encrypted nor"
+              + " authenticated.")
+  private boolean insecure;
+
+  @Option(
+      names = "--name",
+      paramLabel = "NAME",
+      description = "Name of this server as people see it (default: the host name).")
+  private Optional<String> name = Optional.empty();
+
+  @Option(
+      names = "--nvml-library",
+      paramLabel = "FILE",
+      description = "NVML library to load (default: libnvidia-ml.so.1 of the driver).")
+  private Optional<String> nvmlLibrary = Optional.empty();
+
+  @Option(
+      names = "--simulate-gpus",
+      paramLabel = "N|FILE",
+      description =
+          "Simulate N GPUs, or those that FILE describes, in place of the real ones. For trying and"
+              + " testing.")
+  private Optional<String> simulateGpus = Optional.empty();
+
+  @Option(
+      names = "--sample-interval",
+      paramLabel = "DURATION",
+      defaultValue = "1s",
+      converter = DurationConverter.class,
+      description = "Time between two samples of the GPUs (default: ${DEFAULT-VALUE}).")
+  private Duration sampleInterval;
+
+  @Option(
+      names = "--xid-recovery",
+      paramLabel = "DURATION",
+      defaultValue = "60s",
+      converter = DurationConverter.class,
+      description =
+          "How long a GPU must answer without a further critical error (XID) until it counts as"
+              + " healthy again (default: ${DEFAULT-VALUE}).")
+  private Duration xidRecovery;
+
+  @Option(
+      names = "--nvml-stall",
+      paramLabel = "DURATION",
+      defaultValue = "5s",
+      converter = DurationConverter.class,
+      description =
+          "How long the driver may take for an answer until its GPUs count as unknown (default:"
+              + " ${DEFAULT-VALUE}).")
+  private Duration nvmlStall;
+
+  @Override
+  public Integer call() throws InterruptedException {
+    String serverName = name.orElseGet(BerthdCommand::hostName);
+    check("--name", !serverName.isBlank(), "must not be empty");
+    check(
+        "--sample-interval",
+        sampleInterval.compareTo(Duration.ofMillis(50)) >= 0,
+        "must be at least 50ms");
+    check(
+        "--nvml-stall", nvmlStall.compareTo(Duration.ofMillis(100)) >= 0, "must be at least 100ms");
+    check(
+        "--simulate-gpus",
+        simulateGpus.isEmpty() || nvmlLibrary.isEmpty(),
+        "and --nvml-library exclude each other");
+
+    var timing = new GpuMonitor.Timing(sampleInterval, xidRecovery, nvmlStall);
+    Address address = Address.parse(listen, PORT);
+    try (GpuMonitor gpus =
+            simulateGpus.isPresent()
+                ? GpuMonitor.ofSimulation(simulateGpus.get(), serverName, timing)
+                : GpuMonitor.ofNvml(nvmlLibrary, timing);
+        Termination termination = Termination.onSignal()) {
+      gpus.awaitFirstSample(nvmlStall);
+      try (RpcServer server =
+          RpcServer.listenOn(address)
+              .insecureBeyondLoopback(insecure)
+              .service(new GpuGrpcService(serverName, gpus))
+              .endStreams(gpus::close)
+              .start()) {
+        log.info("{} listens on {}", serverName, server.address());
+        termination.await();
+        log.info("stopping");
+      }
+    }
+    return ExitCode.OK;
+  }
+
+  private static void check(String option, boolean holds, String otherwise) {
+    if (!holds) {
+      throw new BerthException(Reason.INVALID, option + " " + otherwise);
+    }
+  }
+
+  private static String hostName() {
+    try {
+      return InetAddress.getLocalHost().getHostName();
+    } catch (UnknownHostException e) {
+      return "localhost";
+    }
+  }
+}
