@@ -12,7 +12,7 @@ import picocli.CommandLine.ParameterException;
 
 /** Runs a command with errors of one line and exit codes as docker has them. */
 public final class CommandRunner {
-  private static final String STACK_TRACE = "--stacktrace";
+  static final String STACK_TRACE = "--stacktrace";
 
   private final CommandLine command;
   private ConfigFile config;
@@ -48,13 +48,14 @@ public final class CommandRunner {
       configPath(args)
           .ifPresent(
               path -> {
-                config = new ConfigFile(path, command.getCommandSpec());
+                config = new ConfigFile(path, command.getCommandSpec(), List.of(args));
                 command.setDefaultValueProvider(config);
               });
-    } catch (BerthException e) {
+      return command.execute(args);
+    } catch (BerthException | Error e) {
+      // picocli's handler sees no Error, and the JVM's would exit with 1, as if the program had.
       return failed(command, e, stackTrace);
     }
-    return command.execute(args);
   }
 
   // Needed before the real parsing, because the file supplies defaults to it.
@@ -78,8 +79,8 @@ public final class CommandRunner {
   private int refused(ParameterException e) {
     CommandLine line = e.getCommandLine();
     String place = "";
-    if (config != null && e.getArgSpec() != null && !fromCommandLine(e)) {
-      place = config.place(e.getArgSpec()).map(p -> p + ": ").orElse("");
+    if (config != null && e.getArgSpec() != null) {
+      place = config.place(e.getArgSpec(), e.getValue()).map(p -> p + ": ").orElse("");
     }
     String name = line.getCommandSpec().qualifiedName();
     PrintWriter err = line.getErr();
@@ -88,14 +89,7 @@ public final class CommandRunner {
     return ExitCode.BERTH_FAILED;
   }
 
-  private static boolean fromCommandLine(ParameterException e) {
-    CommandLine.ParseResult parsed = e.getCommandLine().getParseResult();
-    return parsed != null
-        && e.getArgSpec() instanceof CommandLine.Model.OptionSpec option
-        && parsed.hasMatchedOption(option);
-  }
-
-  private static int failed(CommandLine line, Exception e, boolean stackTrace) {
+  private static int failed(CommandLine line, Throwable e, boolean stackTrace) {
     String name = line.getCommandSpec().root().name();
     PrintWriter err = line.getErr();
     if (stackTrace) {

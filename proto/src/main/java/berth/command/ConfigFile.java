@@ -6,7 +6,9 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.TreeSet;
@@ -33,16 +35,18 @@ final class ConfigFile implements IDefaultValueProvider {
   private record Entry(String value, int line) {}
 
   private final Path file;
+  private final List<String> args;
   private final Map<String, Entry> entries = new LinkedHashMap<>();
 
   /**
-   * Reads {@code file} for the options of {@code command}.
+   * Reads {@code file} for the options of {@code command} that {@code args} leave out.
    *
    * @throws BerthException if the file cannot be read, is not a flat mapping, or has a key that is
    *     no option
    */
-  ConfigFile(Path file, CommandSpec command) {
+  ConfigFile(Path file, CommandSpec command, List<String> args) {
     this.file = file;
+    this.args = args;
     Optional<Node> root = parse();
     if (root.isEmpty()) {
       return;
@@ -52,8 +56,11 @@ final class ConfigFile implements IDefaultValueProvider {
     }
     TreeSet<String> known = new TreeSet<>();
     for (OptionSpec option : command.options()) {
-      if (!option.usageHelp() && !option.versionHelp() && !option.longestName().equals(OPTION)) {
-        known.add(option.longestName().substring(2));
+      String name = option.longestName();
+      boolean onlyOnCommandLine =
+          name.equals(OPTION) || name.equals(CommandRunner.STACK_TRACE) || !name.startsWith("--");
+      if (!option.usageHelp() && !option.versionHelp() && !onlyOnCommandLine) {
+        known.add(name.substring(2));
       }
     }
     for (NodeTuple tuple : mapping.getValue()) {
@@ -74,12 +81,21 @@ final class ConfigFile implements IDefaultValueProvider {
 
   @Override
   public String defaultValue(ArgSpec argument) {
-    return find(argument).map(Entry::value).orElse(null);
+    // To picocli a flag means the opposite of its default: one that is given must have none here.
+    return isGivenFlag(argument) ? null : find(argument).map(Entry::value).orElse(null);
   }
 
-  /** The place of an option's value in this file, such as {@code berthd.yaml:3}. */
-  Optional<String> place(ArgSpec argument) {
-    return find(argument).map(entry -> file + ":" + entry.line);
+  private boolean isGivenFlag(ArgSpec argument) {
+    return argument instanceof OptionSpec option
+        && option.arity().max() == 0
+        && Arrays.stream(option.names()).anyMatch(args::contains);
+  }
+
+  /** The place of an option's value in this file, such as {@code berthd.yaml:3}, if it is there. */
+  Optional<String> place(ArgSpec argument, String value) {
+    return find(argument)
+        .filter(entry -> entry.value.equals(value))
+        .map(entry -> file + ":" + entry.line);
   }
 
   private Optional<Entry> find(ArgSpec argument) {

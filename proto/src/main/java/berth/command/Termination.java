@@ -4,7 +4,7 @@ import java.util.concurrent.CountDownLatch;
 
 /**
  * Lets a daemon stop in order when it is told to by SIGTERM or SIGINT: the thread in {@link #await}
- * goes on, and the process ends once that thread has closed this too.
+ * goes on, and the process ends with exit code 0 once that thread has closed this too.
  */
 public final class Termination implements AutoCloseable {
   private final CountDownLatch requested = new CountDownLatch(1);
@@ -18,6 +18,8 @@ public final class Termination implements AutoCloseable {
             } catch (InterruptedException e) {
               Thread.currentThread().interrupt();
             }
+            // A stop that was asked for is a success; without this the JVM would report the signal.
+            Runtime.getRuntime().halt(ExitCode.OK);
           },
           "termination");
 

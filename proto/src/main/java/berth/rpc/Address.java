@@ -2,14 +2,18 @@ package berth.rpc;
 
 import java.net.InetAddress;
 import java.net.UnknownHostException;
+import java.util.regex.Pattern;
 
 /**
  * A host and a TCP port, as people write them: {@code gpu01:18812}, {@code 10.0.0.7:18812}, {@code
  * [::1]:18812}.
  */
 public record Address(String host, int port) {
+  // Names, IPv4 and IPv6 addresses; whether they exist is for the resolver to say.
+  private static final Pattern HOST = Pattern.compile("[\\w.-]+|[\\p{XDigit}:.]+(%[\\w.-]+)?");
+
   public Address {
-    if (host.isBlank() || host.chars().anyMatch(Character::isWhitespace)) {
+    if (!HOST.matcher(host).matches()) {
       throw new BerthException(Reason.INVALID, "'" + host + "' is not a host name");
     }
     if (port < 0 || port > 65535) {

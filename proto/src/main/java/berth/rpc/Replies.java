@@ -13,7 +13,7 @@ public final class Replies {
     try {
       reply = work.call();
     } catch (Throwable failure) {
-      observer.onError(Statuses.toStatus(failure).asRuntimeException());
+      observer.onError(Statuses.toException(failure));
       return;
     }
     // Outside the try: a failure to deliver must not be answered a second time.

@@ -12,6 +12,9 @@ import java.util.concurrent.TimeUnit;
  * of Berth is made here. Any thread may use it.
  */
 public final class RpcChannel implements AutoCloseable {
+  // Enough for the longest message of a failure, each character of which may take nine bytes.
+  private static final int MAX_METADATA_BYTES = 32 << 10;
+
   private final ManagedChannel channel;
 
   private RpcChannel(ManagedChannel channel) {
@@ -26,6 +29,7 @@ public final class RpcChannel implements AutoCloseable {
     return new RpcChannel(
         NettyChannelBuilder.forAddress(address.host(), address.port(), credentials)
             .maxInboundMessageSize(RpcServer.MAX_MESSAGE_BYTES)
+            .maxInboundMetadataSize(MAX_METADATA_BYTES)
             .keepAliveTime(RpcServer.KEEP_ALIVE_SECONDS, TimeUnit.SECONDS)
             .build());
   }

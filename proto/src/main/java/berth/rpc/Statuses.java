@@ -1,8 +1,10 @@
 package berth.rpc;
 
+import io.grpc.Metadata;
 import io.grpc.Status;
 import io.grpc.StatusException;
 import io.grpc.StatusRuntimeException;
+import java.util.Objects;
 import java.util.concurrent.CancellationException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -14,15 +16,30 @@ import org.slf4j.LoggerFactory;
 public final class Statuses {
   private static final Logger log = LoggerFactory.getLogger(Statuses.class);
 
+  // A trailer that only Berth's own failures have: gRPC ends calls with the same codes.
+  private static final Metadata.Key<String> REASON =
+      Metadata.Key.of("berth-reason", Metadata.ASCII_STRING_MARSHALLER);
+
+  // A status travels in HTTP headers, and too long headers would replace it by an INTERNAL.
+  private static final int MAX_MESSAGE_CHARS = 2000;
+
   private Statuses() {}
 
   /**
-   * The status to answer with when {@code failure} ended a call. What nobody expected is logged
+   * What to end a call with when {@code failure} ended its work. What nobody expected is logged
    * whole and answered as a bare INTERNAL, so that no caller learns of the server's insides.
    */
-  public static Status toStatus(Throwable failure) {
+  public static StatusRuntimeException toException(Throwable failure) {
+    Metadata trailers = new Metadata();
     if (failure instanceof BerthException expected) {
-      return Status.fromCode(code(expected.reason())).withDescription(expected.getMessage());
+      trailers.put(REASON, expected.reason().name());
+    }
+    return toStatus(failure).asRuntimeException(trailers);
+  }
+
+  private static Status toStatus(Throwable failure) {
+    if (failure instanceof BerthException expected) {
+      return Status.fromCode(code(expected.reason())).withDescription(cut(expected.getMessage()));
     }
     if (failure instanceof InterruptedException) {
       Thread.currentThread().interrupt();
@@ -36,7 +53,7 @@ public final class Statuses {
   }
 
   /**
-   * The mirror of {@link #toStatus} on the caller's side.
+   * The mirror of {@link #toException} on the caller's side.
    *
    * @param peer who was called, for the message, such as {@code berthd at gpu01:18812}
    */
@@ -52,7 +69,20 @@ public final class Statuses {
       throw new IllegalArgumentException("not the failure of a call", failure);
     }
     Reason reason = reason(status.getCode());
-    return new BerthException(reason, message(reason, status, peer), failure);
+    Metadata trailers = Status.trailersFromThrowable(failure);
+    boolean said = trailers != null && trailers.containsKey(REASON);
+    return new BerthException(
+        reason,
+        said
+            ? Objects.requireNonNullElse(status.getDescription(), "")
+            : message(reason, status, peer),
+        failure);
+  }
+
+  private static String cut(String message) {
+    return message.length() <= MAX_MESSAGE_CHARS
+        ? message
+        : message.substring(0, MAX_MESSAGE_CHARS - 1) + "…";
   }
 
   private static String message(Reason reason, Status status, String peer) {

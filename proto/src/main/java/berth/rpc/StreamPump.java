@@ -113,7 +113,7 @@ public final class StreamPump<T> {
   /** Ends the call with the status of {@code failure}, without what is still queued. */
   public void fail(Throwable failure) {
     if (end()) {
-      observer.onError(Statuses.toStatus(failure).asRuntimeException());
+      observer.onError(Statuses.toException(failure));
     }
   }
 

@@ -123,11 +123,12 @@ final class BerthdCommand implements Callable<Integer> {
 
     var timing = new GpuMonitor.Timing(sampleInterval, xidRecovery, nvmlStall);
     Address address = Address.parse(listen, PORT);
-    try (GpuMonitor gpus =
+    // The first to be opened is the last to be closed: the process ends with it.
+    try (Termination termination = Termination.onSignal();
+        GpuMonitor gpus =
             simulateGpus.isPresent()
                 ? GpuMonitor.ofSimulation(simulateGpus.get(), serverName, timing)
-                : GpuMonitor.ofNvml(nvmlLibrary, timing);
-        Termination termination = Termination.onSignal()) {
+                : GpuMonitor.ofNvml(nvmlLibrary, timing)) {
       gpus.awaitFirstSample(nvmlStall);
       try (RpcServer server =
           RpcServer.listenOn(address)

@@ -1,0 +1,12 @@
+#!/bin/sh
+# Starts @NAME@. Made by the build from gradle/launcher.sh.
+home=$(readlink -f "$0") && home=${home%/bin/*}
+if [ -n "$JAVA_HOME" ]; then java=$JAVA_HOME/bin/java; else java=java; fi
+if ! command -v "$java" >/dev/null 2>&1; then
+  echo "@NAME@: no Java at '$java': install a Java 17 runtime, or set JAVA_HOME" >&2
+  exit 125
+fi
+lib=$home/lib
+# The archive of parsed classes belongs to one JVM and one place; where it does not fit, Java starts without it.
+exec "$java" -Xshare:auto -XX:SharedArchiveFile="$lib/@NAME@.jsa" -Xlog:disable -Xlog:all=error:stderr @OPTIONS@ \
+  -Dberth.home="$home" $BERTH_JAVA_OPTS -cp "@CLASSPATH@" @MAIN@ "$@"

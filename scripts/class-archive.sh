@@ -1,0 +1,63 @@
+#!/bin/sh
+# Makes the archives of parsed classes with which the commands of an installation start fast: runs each command once,
+# through what it does most, and has the JVM keep what it loaded. `gradle installDist` calls it; call it again after
+# the installation was moved or got another JVM.
+#   class-archive.sh INSTALLATION
+set -eu
+
+home=${1:?the folder of the installation}
+bin=$home/bin
+work=$(mktemp -d)
+pids=
+trap 'for pid in $pids; do kill "$pid" 2>/dev/null || true; done; rm -rf "$work"' EXIT
+
+# JAVA_TOOL_OPTIONS and the like would announce themselves in the output that is read below.
+unset JAVA_TOOL_OPTIONS _JAVA_OPTIONS
+
+rm -f "$home"/lib/*.jsa
+
+# The start scripts put BERTH_JAVA_OPTS after their own options, so these win.
+record() {
+  BERTH_JAVA_OPTS="-Xshare:off -XX:DumpLoadedClassList=$work/$1.classes"
+  export BERTH_JAVA_OPTS
+}
+
+# Starts a daemon and sets $address to where it listens.
+start() {
+  log=$work/$1.log
+  : >"$log"
+  record "$1"
+  "$bin/$1" --listen 127.0.0.1:0 ${2:+"$2" "$3"} 2>"$log" &
+  pid=$!
+  pids="$pids $pid"
+  tries=0
+  until address=$(sed -n 's/.*listens on //p' "$log") && [ -n "$address" ]; do
+    tries=$((tries + 1))
+    if [ $tries -gt 300 ] || ! kill -0 "$pid" 2>/dev/null; then
+      echo "class-archive.sh: $1 did not start:" >&2
+      cat "$log" >&2
+      exit 1
+    fi
+    sleep 0.1
+  done
+}
+
+start berth-registry
+start berthd --simulate-gpus 4
+record berth
+"$bin/berth" gpus --server "$address" >/dev/null
+
+for pid in $pids; do
+  kill "$pid"
+  wait "$pid" || true
+done
+pids=
+# A static archive rather than -XX:ArchiveClassesAtExit: on Java 17 only that one takes classes of old compilers, such as
+# picocli's. G1 writes it, because only G1 can store objects too; any collector reads them.
+for command in berth berthd berth-registry; do
+  BERTH_JAVA_OPTS="-XX:-UseSerialGC -XX:+UseG1GC -Xshare:dump -XX:SharedClassListFile=$work/$command.classes"
+  if ! "$bin/$command" >"$work/dump.log" 2>&1; then
+    rm -f "$home/lib/$command.jsa"
+    echo "class-archive.sh: the JVM wrote no archive for $command; it will start more slowly" >&2
+  fi
+done
