@@ -14,6 +14,7 @@ import java.util.stream.Collectors;
 
 /** Draws a report of GPUs for people, one line a GPU. */
 final class GpuTable {
+  private static final String ABSENT = "    -";
   private static final int BAR_CELLS = 10;
   private static final long MIB = 1 << 20;
   private static final long STALE_SECONDS = 10;
@@ -86,7 +87,7 @@ final class GpuTable {
   private String temperature(Gpu gpu) {
     String unit = unicode ? "°C" : " C";
     if (!gpu.hasTemperatureCelsius()) {
-      return "  - " + unit.replaceAll(".", " ").substring(1);
+      return ABSENT;
     }
     int celsius = gpu.getTemperatureCelsius();
     return paint(
@@ -96,7 +97,7 @@ final class GpuTable {
 
   private String utilization(Gpu gpu) {
     if (!gpu.hasGpuUtilizationPercent()) {
-      return "  -  ";
+      return ABSENT;
     }
     int percent = gpu.getGpuUtilizationPercent();
     return paint(percent > 0 ? Colour.GREEN : Colour.PLAIN, String.format("%3d %%", percent));
@@ -104,7 +105,7 @@ final class GpuTable {
 
   private static String power(Gpu gpu) {
     if (!gpu.hasPowerMilliwatts()) {
-      return "            ";
+      return ABSENT + "       ";
     }
     String limit =
         gpu.hasPowerLimitMilliwatts()

@@ -70,6 +70,7 @@ final class GpusCommand implements Callable<Integer> {
         if (json) {
           System.out.println(Json.line(response));
         } else {
+          System.out.print(i == 0 ? "" : "\n");
           System.out.print(table.render(addresses.get(i), response.getReport()));
         }
       } catch (CompletionException e) {

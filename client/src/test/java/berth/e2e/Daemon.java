@@ -1,0 +1,89 @@
+package berth.e2e;
+
+import static org.awaitility.Awaitility.await;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/**
+ * A running daemon of the installation, on a free port of loopback. Closing it kills what is left.
+ */
+final class Daemon implements AutoCloseable {
+  private static final Pattern LISTENS = Pattern.compile("listens on (\\S+)");
+  private static final Duration PATIENCE = Duration.ofSeconds(30);
+
+  private final Process process;
+  private final Path log;
+  private final String address;
+
+  private Daemon(Process process, Path log) {
+    this.process = process;
+    this.log = log;
+    this.address =
+        await()
+            .atMost(PATIENCE)
+            .until(
+                () -> {
+                  if (!process.isAlive()) {
+                    throw new AssertionError("the daemon ended: " + log());
+                  }
+                  return listening();
+                },
+                Optional::isPresent)
+            .orElseThrow();
+  }
+
+  /** Starts {@code name} with {@code args}; its log goes to a file in {@code folder}. */
+  static Daemon start(Path folder, String name, String... args) {
+    List<String> command =
+        new ArrayList<>(List.of(Installed.command(name), "--listen", "127.0.0.1:0"));
+    command.addAll(List.of(args));
+    try {
+      Path log = Files.createTempFile(folder, name, ".log");
+      ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
+      return new Daemon(builder.redirectOutput(log.toFile()).start(), log);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  String address() {
+    return address;
+  }
+
+  String log() {
+    try {
+      return Files.readString(log);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  /** Sends SIGTERM and returns the exit code. */
+  int stop() throws InterruptedException {
+    process.destroy();
+    if (!process.waitFor(PATIENCE.toSeconds(), TimeUnit.SECONDS)) {
+      throw new AssertionError("the daemon did not stop: " + log());
+    }
+    return process.exitValue();
+  }
+
+  @Override
+  public void close() {
+    process.destroyForcibly();
+  }
+
+  private Optional<String> listening() {
+    Matcher matcher = LISTENS.matcher(log());
+    return matcher.find() ? Optional.of(matcher.group(1)) : Optional.empty();
+  }
+}

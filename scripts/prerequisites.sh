@@ -1,0 +1,95 @@
+# Installs what a script needs and the machine lacks; nothing is installed that is there already. To be sourced:
+#   . scripts/prerequisites.sh
+#   require jdk gradle docker ...
+# Sets JAVA_HOME to a JDK 17. Works on Debian and Ubuntu, as root or with sudo; elsewhere it says what to install.
+# shellcheck shell=bash
+
+say() { printf '%s\n' "$*" >&2; }
+
+die() {
+  say "${0##*/}: $*"
+  exit 1
+}
+
+# The packages of which at least one part is missing here.
+missing_packages=()
+
+require() {
+  local part
+  missing_packages=()
+  for part in "$@"; do
+    case $part in
+      jdk) find_jdk || missing_packages+=(openjdk-17-jdk-headless) ;;
+      gradle) have gradle || missing_packages+=(gradle) ;;
+      docker) have dockerd || missing_packages+=(docker.io) ;;
+      gcc) have gcc && [ -e /usr/include/stdlib.h ] || missing_packages+=(gcc libc6-dev) ;;
+      shellcheck) have shellcheck || missing_packages+=(shellcheck) ;;
+      procps) have ps || missing_packages+=(procps) ;;
+      python3-grpcio) python_has grpc google.protobuf || missing_packages+=(python3-grpcio python3-protobuf) ;;
+      *) die "nobody knows how to install '$part'" ;;
+    esac
+  done
+  if [ ${#missing_packages[@]} -gt 0 ]; then
+    install_packages
+  fi
+  find_jdk || die "there is no JDK 17 under /usr/lib/jvm, nor is JAVA_HOME one"
+}
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# The system's own Python: another one on the PATH would not see the system's packages.
+python_has() {
+  local module
+  for module in "$@"; do
+    /usr/bin/python3 -c "import $module" >/dev/null 2>&1 || return 1
+  done
+}
+
+find_jdk() {
+  local home
+  for home in ${JAVA_HOME:+"$JAVA_HOME"} /usr/lib/jvm/java-17-openjdk-* /usr/lib/jvm/*17*; do
+    if [ -x "$home/bin/javac" ] && "$home/bin/javac" -version 2>&1 | grep -q '^javac 17\b'; then
+      export JAVA_HOME=$home
+      return 0
+    fi
+  done
+  return 1
+}
+
+install_packages() {
+  have apt-get || die "please install: ${missing_packages[*]} (this machine has no apt-get)"
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    have sudo || die "please install: ${missing_packages[*]} (you are not root and there is no sudo)"
+    as_root=(sudo)
+  fi
+  say "Installing ${missing_packages[*]} ..."
+  local log
+  log=$(mktemp)
+  if ! "${as_root[@]}" apt-get update -qq >"$log" 2>&1 ||
+    ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+      apt-get install -y -qq --no-install-recommends "${missing_packages[@]}" >>"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    rm -f "$log"
+    die "could not install ${missing_packages[*]}"
+  fi
+  rm -f "$log"
+}
+
+# Runs a command and says how long it took; its output is shown only if it fails.
+step() {
+  local what=$1 log start
+  shift
+  log=$(mktemp)
+  start=$SECONDS
+  printf '%s ... ' "$what" >&2
+  if "$@" >"$log" 2>&1; then
+    say "$((SECONDS - start)) s"
+    rm -f "$log"
+  else
+    say "failed"
+    grep -v 'Malformed class file' "$log" >&2
+    rm -f "$log"
+    return 1
+  fi
+}

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Checks everything: installs what the tests need and this machine lacks, then runs the formatting check, the linters and
+# every test. The last line counts the tests of all modules. GRADLE=... runs another Gradle than the one on the PATH.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/prerequisites.sh
+
+if [ -n "${GRADLE:-}" ]; then
+  require jdk gcc procps shellcheck python3-grpcio
+else
+  require jdk gradle gcc procps shellcheck python3-grpcio
+fi
+gradle=${GRADLE:-gradle}
+
+# Counts come from the reports that JUnit writes, so a module that never ran its tests adds nothing and must fail.
+summary() {
+  local failed_steps=$1
+  find . -path './*/build/test-results/*.xml' -exec cat {} + | awk -v steps="$failed_steps" '
+    function count(name) { return match($0, " " name "=\"[0-9]+\"") ? substr($0, RSTART + length(name) + 3) + 0 : 0 }
+    /<testsuite / {
+      skipped += count("skipped")
+      failed += count("failures") + count("errors")
+      tests += count("tests")
+    }
+    END {
+      passed = tests - failed - skipped
+      if (failed == 0) failed = steps
+      printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
+    }'
+}
+
+failures=0
+rm -rf ./*/build/test-results
+step "Linting scripts" shellcheck -x scripts/*.sh .ci/run || failures=$((failures + 1))
+step "Checking the format of Java files" "$gradle" --no-daemon -q checkFormat || failures=$((failures + 1))
+if step "Compiling with all lint warnings as errors" "$gradle" --no-daemon -q testClasses installDist; then
+  # --continue: one failing module must not hide the results of the others.
+  "$gradle" --no-daemon -q --continue test 2>&1 | grep -v 'Malformed class file' || failures=$((failures + 1))
+else
+  failures=$((failures + 1))
+fi
+summary "$failures"
+[ "$failures" -eq 0 ]
