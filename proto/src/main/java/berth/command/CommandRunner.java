@@ -41,9 +41,8 @@ public final class CommandRunner {
   }
 
   private int execute(String[] args) {
-    boolean stackTrace = Arrays.asList(args).contains(STACK_TRACE);
     command.setParameterExceptionHandler((e, arguments) -> refused(e));
-    command.setExecutionExceptionHandler((e, line, result) -> failed(line, e, stackTrace));
+    command.setExecutionExceptionHandler((e, line, result) -> failed(line, e));
     try {
       configPath(args)
           .ifPresent(
@@ -54,7 +53,7 @@ public final class CommandRunner {
       return command.execute(args);
     } catch (BerthException | Error e) {
       // picocli's handler sees no Error, and the JVM's would exit with 1, as if the program had.
-      return failed(command, e, stackTrace);
+      return failed(command, e);
     }
   }
 
@@ -89,10 +88,10 @@ public final class CommandRunner {
     return ExitCode.BERTH_FAILED;
   }
 
-  private static int failed(CommandLine line, Throwable e, boolean stackTrace) {
+  private int failed(CommandLine line, Throwable e) {
     String name = line.getCommandSpec().root().name();
     PrintWriter err = line.getErr();
-    if (stackTrace) {
+    if (stackTraceAsked()) {
       e.printStackTrace(err);
     } else if (e instanceof BerthException) {
       err.println(name + ": " + e.getMessage());
@@ -101,6 +100,19 @@ public final class CommandRunner {
     }
     err.flush();
     return ExitCode.BERTH_FAILED;
+  }
+
+  // Asks the parser, not the words: after the name of a program they belong to that program.
+  private boolean stackTraceAsked() {
+    CommandLine line = command;
+    while (line != null && line.getParseResult() != null) {
+      CommandLine.ParseResult parsed = line.getParseResult();
+      if (parsed.hasMatchedOption(STACK_TRACE)) {
+        return true;
+      }
+      line = parsed.hasSubcommand() ? parsed.subcommand().commandSpec().commandLine() : null;
+    }
+    return false;
   }
 
   private static String firstLine(String message) {

@@ -12,7 +12,10 @@ import picocli.CommandLine.TypeConversionException;
  * 1d}.
  */
 public final class DurationConverter implements ITypeConverter<Duration> {
-  private static final Pattern FORM = Pattern.compile("(\\d{1,9})(ms|s|m|h|d)");
+  private static final Pattern FORM = Pattern.compile("(\\d{1,12})(ms|s|m|h|d)");
+
+  // Clocks count nanoseconds in 64 bits, which is enough for about three times this.
+  private static final Duration LONGEST = Duration.ofDays(36500);
   private static final Map<String, Duration> UNITS =
       Map.of(
           "ms", Duration.ofMillis(1),
@@ -28,6 +31,10 @@ public final class DurationConverter implements ITypeConverter<Duration> {
       throw new TypeConversionException(
           "'" + text + "' is not a duration such as 500ms, 30s, 10m or 2h");
     }
-    return UNITS.get(matcher.group(2)).multipliedBy(Long.parseLong(matcher.group(1)));
+    Duration duration = UNITS.get(matcher.group(2)).multipliedBy(Long.parseLong(matcher.group(1)));
+    if (duration.compareTo(LONGEST) > 0) {
+      throw new TypeConversionException("'" + text + "' is longer than " + LONGEST.toDays() + "d");
+    }
+    return duration;
   }
 }

@@ -39,6 +39,9 @@ public final class Statuses {
 
   private static Status toStatus(Throwable failure) {
     if (failure instanceof BerthException expected) {
+      if (expected.reason() == Reason.INTERNAL) {
+        log.error("a call failed", expected);
+      }
       return Status.fromCode(code(expected.reason())).withDescription(cut(expected.getMessage()));
     }
     if (failure instanceof InterruptedException) {

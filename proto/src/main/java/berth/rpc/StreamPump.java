@@ -20,6 +20,7 @@ public final class StreamPump<T> {
   private final Overflow<T> overflow;
   private final LinkedList<Entry<T>> queue = new LinkedList<>();
   private Runnable onEnd = () -> {};
+  private int skippedAtTail;
   private boolean completing;
   private boolean ended;
 
@@ -62,7 +63,7 @@ public final class StreamPump<T> {
     this.capacity = capacity;
     this.overflow = overflow;
     this.observer.setOnReadyHandler(this::pump);
-    this.observer.setOnCancelHandler(this::end);
+    this.observer.setOnCancelHandler(() -> end(() -> {}));
   }
 
   /**
@@ -86,11 +87,9 @@ public final class StreamPump<T> {
       if (ended || completing) {
         return;
       }
-      int skipped = queue.size() < capacity ? 0 : dropOldest();
-      tooSlow = skipped < 0;
-      if (!tooSlow) {
-        queue.add(new Entry<>(message, skipped));
-      }
+      queue.add(new Entry<>(message, skippedAtTail));
+      skippedAtTail = 0;
+      tooSlow = queue.size() > capacity && !dropOldest();
     }
     if (tooSlow) {
       fail(
@@ -112,30 +111,28 @@ public final class StreamPump<T> {
 
   /** Ends the call with the status of {@code failure}, without what is still queued. */
   public void fail(Throwable failure) {
-    if (end()) {
-      observer.onError(Statuses.toException(failure));
-    }
+    end(() -> observer.onError(Statuses.toException(failure)));
   }
 
-  // Returns how many messages were left out directly before the next one to be queued, or -1 if
-  // nothing may be dropped.
-  // What was skipped before a dropped message counts for the message after it.
-  private int dropOldest() {
+  // Returns false if nothing may be dropped. A dropped message, and what was skipped before it,
+  // counts for the message after it, which may not be there yet.
+  private boolean dropOldest() {
     ListIterator<Entry<T>> entries = queue.listIterator();
     while (entries.hasNext()) {
       Entry<T> dropped = entries.next();
       if (overflow.mayDrop(dropped.message)) {
         entries.remove();
         int skipped = dropped.skipped + 1;
-        if (!entries.hasNext()) {
-          return skipped;
+        if (entries.hasNext()) {
+          Entry<T> next = entries.next();
+          entries.set(new Entry<>(next.message, next.skipped + skipped));
+        } else {
+          skippedAtTail = skipped;
         }
-        Entry<T> next = entries.next();
-        entries.set(new Entry<>(next.message, next.skipped + skipped));
-        return 0;
+        return true;
       }
     }
-    return -1;
+    return false;
   }
 
   private void pump() {
@@ -149,22 +146,23 @@ public final class StreamPump<T> {
       }
       finished = completing && queue.isEmpty();
     }
-    if (finished && end()) {
-      observer.onCompleted();
+    if (finished) {
+      end(observer::onCompleted);
     }
   }
 
-  private boolean end() {
+  // The caller is answered first: an action that throws must not leave it waiting.
+  private void end(Runnable answer) {
     Runnable action;
     synchronized (this) {
       if (ended) {
-        return false;
+        return;
       }
       ended = true;
       queue.clear();
       action = onEnd;
     }
+    answer.run();
     action.run();
-    return true;
   }
 }
