@@ -5,6 +5,12 @@ import io.grpc.ChannelCredentials;
 import io.grpc.InsecureChannelCredentials;
 import io.grpc.ManagedChannel;
 import io.grpc.netty.NettyChannelBuilder;
+import io.netty.channel.EventLoopGroup;
+import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.channel.nio.NioIoHandler;
+import io.netty.channel.socket.nio.NioSocketChannel;
+import io.netty.util.concurrent.DefaultThreadFactory;
+import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -15,10 +21,15 @@ public final class RpcChannel implements AutoCloseable {
   // Enough for the longest message of a failure, each character of which may take nine bytes.
   private static final int MAX_METADATA_BYTES = 32 << 10;
 
-  private final ManagedChannel channel;
+  private static final ThreadFactory DAEMON_THREADS =
+      new DefaultThreadFactory("berth-channel", true);
 
-  private RpcChannel(ManagedChannel channel) {
+  private final ManagedChannel channel;
+  private final EventLoopGroup eventLoop;
+
+  private RpcChannel(ManagedChannel channel, EventLoopGroup eventLoop) {
     this.channel = channel;
+    this.eventLoop = eventLoop;
   }
 
   public static RpcChannel to(Address address) {
@@ -26,12 +37,19 @@ public final class RpcChannel implements AutoCloseable {
   }
 
   public static RpcChannel to(Address address, ChannelCredentials credentials) {
+    // gRPC's own event loops outlive their channels by a second, and a JVM that exits waits 300 ms
+    // for a thread that sits in a system call: too long for a command.
+    EventLoopGroup eventLoop =
+        new MultiThreadIoEventLoopGroup(1, DAEMON_THREADS, NioIoHandler.newFactory());
     return new RpcChannel(
         NettyChannelBuilder.forAddress(address.host(), address.port(), credentials)
+            .eventLoopGroup(eventLoop)
+            .channelType(NioSocketChannel.class)
             .maxInboundMessageSize(RpcServer.MAX_MESSAGE_BYTES)
             .maxInboundMetadataSize(MAX_METADATA_BYTES)
             .keepAliveTime(RpcServer.KEEP_ALIVE_SECONDS, TimeUnit.SECONDS)
-            .build());
+            .build(),
+        eventLoop);
   }
 
   /** The channel to make stubs from. */
@@ -43,5 +61,6 @@ public final class RpcChannel implements AutoCloseable {
   @Override
   public void close() {
     channel.shutdownNow();
+    eventLoop.shutdownGracefully(0, 1, TimeUnit.SECONDS).awaitUninterruptibly(1, TimeUnit.SECONDS);
   }
 }
