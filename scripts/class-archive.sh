@@ -27,7 +27,7 @@ start() {
   log=$work/$1.log
   : >"$log"
   record "$1"
-  "$bin/$1" --listen 127.0.0.1:0 ${2:+"$2" "$3"} 2>"$log" &
+  "$bin/$@" --listen 127.0.0.1:0 2>"$log" &
   pid=$!
   pids="$pids $pid"
   tries=0
@@ -43,7 +43,7 @@ start() {
 }
 
 start berth-registry
-start berthd --simulate-gpus 4
+start berthd --simulate-gpus 4 --lock-dir "$work" --state-dir "$work/state"
 record berth
 "$bin/berth" gpus --server "$address" >/dev/null
 

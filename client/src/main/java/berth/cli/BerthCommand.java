@@ -22,7 +22,15 @@ import picocli.CommandLine.Spec;
       "Exit codes: the program's own where one was run, 125 if Berth itself failed.",
       "Completion for bash and zsh: source <(berth generate-completion)",
     },
-    subcommands = {GpusCommand.class, GenerateCompletion.class})
+    subcommands = {
+      GpusCommand.class,
+      ReserveCommand.class,
+      RenewCommand.class,
+      ReleaseCommand.class,
+      ReservationsCommand.class,
+      ServerCommand.class,
+      GenerateCompletion.class,
+    })
 final class BerthCommand implements Runnable {
   @Spec private CommandSpec spec;
 

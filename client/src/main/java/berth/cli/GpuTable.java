@@ -149,9 +149,8 @@ final class GpuTable {
     return state + ": " + clean(gpu.getHealth().getReason());
   }
 
-  // A server must not be able to send escape sequences to somebody's terminal.
   private static String clean(String text) {
-    return text.replaceAll("\\p{Cntrl}", "?");
+    return Terminal.clean(text);
   }
 
   private enum Colour {

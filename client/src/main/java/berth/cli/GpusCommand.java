@@ -5,7 +5,6 @@ import berth.command.ExitCode;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.v1.ListGpusResponse;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
@@ -23,9 +22,6 @@ import picocli.CommandLine.Option;
     },
     sortOptions = false)
 final class GpusCommand implements Callable<Integer> {
-  private static final int PORT = 18812;
-  private static final Duration TIMEOUT = Duration.ofSeconds(10);
-
   @Option(
       names = "--server",
       paramLabel = "HOST[:PORT]",
@@ -48,7 +44,8 @@ final class GpusCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws InterruptedException {
-    List<Address> addresses = servers.stream().map(s -> Address.parse(s, PORT)).toList();
+    List<Address> addresses =
+        servers.stream().map(s -> Address.parse(s, ServerOption.PORT)).toList();
     if (watch) {
       try (GpuWatch watching = new GpuWatch(addresses)) {
         return json ? watching.printJson() : watching.show(Terminal.ofThisProcess());
@@ -91,7 +88,7 @@ final class GpusCommand implements Callable<Integer> {
 
   private static ListGpusResponse ask(Address address) {
     try (GpuClient client = GpuClient.of(address)) {
-      return client.listGpus(TIMEOUT);
+      return client.listGpus(ServerOption.TIMEOUT);
     }
   }
 }

@@ -17,6 +17,14 @@ record Terminal(boolean interactive, boolean colours) {
     return new Terminal(interactive, interactive && System.getenv("NO_COLOR") == null);
   }
 
+  /**
+   * What somebody else wrote, fit to be shown: nobody may send escape sequences to another's
+   * terminal.
+   */
+  static String clean(String text) {
+    return text.replaceAll("\\p{Cntrl}", "?");
+  }
+
   /** The height now; people resize windows. */
   int rows() {
     try {

@@ -102,9 +102,16 @@ public final class RpcServer implements AutoCloseable {
       return this;
     }
 
-    /** Runs {@code action} when the server stops, to end the streams that would go on for ever. */
+    /**
+     * Runs {@code action} too when the server stops, to end the streams that would go on for ever.
+     */
     public Builder endStreams(Runnable action) {
-      endStreams = action;
+      Runnable before = endStreams;
+      endStreams =
+          () -> {
+            before.run();
+            action.run();
+          };
       return this;
     }
 

@@ -1,6 +1,7 @@
 package berth.registry;
 
 import berth.command.ExitCode;
+import berth.command.StackTraceOption;
 import berth.command.Termination;
 import berth.command.Version;
 import berth.rpc.Address;
@@ -10,6 +11,7 @@ import java.util.concurrent.Callable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 
 /** The options of {@code berth-registry}, and the wiring of its parts. */
@@ -24,8 +26,8 @@ import picocli.CommandLine.Option;
     },
     footer = {
       "",
-      "Every option but --config, --help and --version may also stand in the file, as 'listen:"
-          + " 127.0.0.1:18811'.",
+      "Every option but --config, --stacktrace, --help and --version may also stand in the file, as"
+          + " 'listen: 127.0.0.1:18811'.",
     })
 final class RegistryCommand implements Callable<Integer> {
   private static final Logger log = LoggerFactory.getLogger("berth-registry");
@@ -50,6 +52,8 @@ final class RegistryCommand implements Callable<Integer> {
           "Allow an address beyond loopback although calls are neither encrypted nor"
               + " authenticated.")
   private boolean insecure;
+
+  @Mixin private StackTraceOption stackTrace;
 
   @Override
   public Integer call() throws InterruptedException {

@@ -2,6 +2,7 @@ package berth.server;
 
 import berth.command.DurationConverter;
 import berth.command.ExitCode;
+import berth.command.StackTraceOption;
 import berth.command.Termination;
 import berth.command.Version;
 import berth.rpc.Address;
@@ -10,6 +11,8 @@ import berth.rpc.Reason;
 import berth.rpc.RpcServer;
 import berth.server.gpu.GpuGrpcService;
 import berth.server.gpu.GpuMonitor;
+import berth.server.reservation.ReservationGrpcService;
+import berth.server.reservation.Reservations;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
 import java.nio.file.Path;
@@ -19,6 +22,7 @@ import java.util.concurrent.Callable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 
 /** The options of {@code berthd}, and the wiring of its parts. */
@@ -30,8 +34,8 @@ import picocli.CommandLine.Option;
     description = "Reports the GPUs of this machine to everyone who may ask. Runs until SIGTERM.",
     footer = {
       "",
-      "Every option but --config, --help and --version may also stand in the file, as 'listen:"
-          + " 127.0.0.1:18812'.",
+      "Every option but --config, --stacktrace, --help and --version may also stand in the file, as"
+          + " 'listen: 127.0.0.1:18812'.",
       "Durations: 500ms, 30s, 10m, 2h.",
     })
 final class BerthdCommand implements Callable<Integer> {
@@ -106,10 +110,46 @@ final class BerthdCommand implements Callable<Integer> {
               + " ${DEFAULT-VALUE}).")
   private Duration nvmlStall;
 
+  @Option(
+      names = "--lock-dir",
+      paramLabel = "DIR",
+      defaultValue = "/tmp",
+      description =
+          "Folder of the lock files tmp_lock_sysgpus and tmp_lock_gpu0 ..., shared with everyone on"
+              + " this machine who uses them (default: ${DEFAULT-VALUE}).")
+  private Path lockDir;
+
+  @Option(
+      names = "--state-dir",
+      paramLabel = "DIR",
+      description =
+          "Folder in which this server remembers reservations over restarts (default:"
+              + " /var/lib/berth/NAME as root, else ~/.local/state/berth/NAME).")
+  private Optional<Path> stateDir = Optional.empty();
+
+  @Option(
+      names = "--port-range",
+      paramLabel = "FIRST-LAST",
+      defaultValue = "20000-20999",
+      description = "TCP ports that reservations may hold (default: ${DEFAULT-VALUE}).")
+  private String portRange;
+
+  @Option(
+      names = "--ignore-strangers",
+      description =
+          "Give out GPUs although processes without a reservation use them. Without it, such GPUs"
+              + " are left alone.")
+  private boolean ignoreStrangers;
+
+  @Mixin private StackTraceOption stackTrace;
+
   @Override
   public Integer call() throws InterruptedException {
     String serverName = name.orElseGet(BerthdCommand::hostName);
-    check("--name", !serverName.isBlank(), "must not be empty");
+    check(
+        "--name",
+        serverName.matches("[A-Za-z0-9][A-Za-z0-9._-]*"),
+        "must be made of letters, digits, dots and dashes");
     check(
         "--sample-interval",
         sampleInterval.compareTo(Duration.ofMillis(50)) >= 0,
@@ -130,12 +170,22 @@ final class BerthdCommand implements Callable<Integer> {
                 ? GpuMonitor.ofSimulation(simulateGpus.get(), serverName, timing)
                 : GpuMonitor.ofNvml(nvmlLibrary, timing)) {
       gpus.awaitFirstSample(nvmlStall);
-      try (RpcServer server =
-          RpcServer.listenOn(address)
-              .insecureBeyondLoopback(insecure)
-              .service(new GpuGrpcService(serverName, gpus))
-              .endStreams(gpus::close)
-              .start()) {
+      var settings =
+          new Reservations.Settings(
+              serverName,
+              lockDir,
+              stateDir.orElseGet(() -> defaultStateDir(serverName)),
+              portRange,
+              ignoreStrangers);
+      try (Reservations reservations = Reservations.open(settings, gpus);
+          RpcServer server =
+              RpcServer.listenOn(address)
+                  .insecureBeyondLoopback(insecure)
+                  .service(new GpuGrpcService(serverName, gpus))
+                  .service(new ReservationGrpcService(serverName, reservations))
+                  .endStreams(reservations::close)
+                  .endStreams(gpus::close)
+                  .start()) {
         log.info("{} listens on {}", serverName, server.address());
         termination.await();
         log.info("stopping");
@@ -148,6 +198,15 @@ final class BerthdCommand implements Callable<Integer> {
     if (!holds) {
       throw new BerthException(Reason.INVALID, option + " " + otherwise);
     }
+  }
+
+  private static Path defaultStateDir(String serverName) {
+    String home = System.getProperty("user.home");
+    Path base =
+        "root".equals(System.getProperty("user.name"))
+            ? Path.of("/var/lib")
+            : Path.of(home, ".local", "state");
+    return base.resolve("berth").resolve(serverName);
   }
 
   private static String hostName() {

@@ -1,5 +1,6 @@
 package berth.server.gpu;
 
+import berth.rpc.Messages;
 import berth.v1.GpuEccErrors;
 import berth.v1.GpuHealthState;
 import berth.v1.GpuMemory;
@@ -8,9 +9,6 @@ import berth.v1.GpuProcesses;
 import berth.v1.GpuReport;
 import berth.v1.MigMode;
 import berth.v1.PcieDistance;
-import com.google.protobuf.Duration;
-import com.google.protobuf.Timestamp;
-import java.time.Instant;
 
 /** Writes what we know of GPUs as the messages of {@code berth/v1/gpu.proto}. */
 final class GpuMessages {
@@ -27,7 +25,9 @@ final class GpuMessages {
         .taken()
         .ifPresent(
             taken ->
-                report.setSampledAt(timestamp(taken.wall())).setAge(duration(taken.age(nowNanos))));
+                report
+                    .setSampledAt(Messages.timestamp(taken.wall()))
+                    .setAge(Messages.duration(taken.age(nowNanos))));
     sample.driverVersion().ifPresent(report::setDriverVersion);
     sample.cudaVersion().ifPresent(report::setCudaVersion);
     sample.problem().ifPresent(report::setProblem);
@@ -42,7 +42,7 @@ final class GpuMessages {
         .setIndex(change.index())
         .setBefore(health(change.before()))
         .setAfter(health(change.after()))
-        .setNoticedAt(timestamp(change.noticed()))
+        .setNoticedAt(Messages.timestamp(change.noticed()))
         .build();
   }
 
@@ -128,19 +128,5 @@ final class GpuMessages {
       case NUMA_NODE -> PcieDistance.PCIE_DISTANCE_NUMA_NODE;
       case SYSTEM -> PcieDistance.PCIE_DISTANCE_SYSTEM;
     };
-  }
-
-  private static Timestamp timestamp(Instant instant) {
-    return Timestamp.newBuilder()
-        .setSeconds(instant.getEpochSecond())
-        .setNanos(instant.getNano())
-        .build();
-  }
-
-  private static Duration duration(java.time.Duration duration) {
-    return Duration.newBuilder()
-        .setSeconds(duration.getSeconds())
-        .setNanos(duration.getNano())
-        .build();
   }
 }

@@ -193,19 +193,38 @@ public final class GpuMonitor implements AutoCloseable {
 
   void awaitError(Duration timeout) throws InterruptedException {
     answerDueNanos = nanoClock.getAsLong() + timeout.plus(timing.stall).toNanos();
-    Optional<Xid> xid = source.awaitXid(timeout);
-    if (xid.isEmpty()) {
+    Optional<Xid> reported;
+    try {
+      reported = source.awaitXid(timeout);
+    } catch (RuntimeException e) {
+      log.error("waiting for errors of the GPUs failed unexpectedly", e);
+      // It may have failed at once, and will be asked again.
+      Thread.sleep(timeout.toMillis());
       return;
     }
-    if (xid.get().isFaultOfTheApplication()) {
-      log.info("{}: {}, a fault of the program, not of the GPU", xid.get().uuid(), xid.get());
+    if (reported.isEmpty()) {
+      return;
+    }
+    Xid xid = reported.get();
+    if (xid.isFaultOfTheApplication()) {
+      log.info("{}: {}, a fault of the program, not of the GPU", xid.uuid(), xid);
       return;
     }
     synchronized (this) {
       long now = nanoClock.getAsLong();
-      sick.put(
-          xid.get().uuid(), new Sickness(xid.get().toString(), now + timing.recovery.toNanos()));
-      publish(newest.with(newest.problem(), judge(newest.gpus(), now)));
+      sick.put(xid.uuid(), new Sickness(xid.toString(), now + timing.recovery.toNanos()));
+      GpuHealth health = new GpuHealth(GpuHealth.State.SICK, xid.toString());
+      publish(
+          newest.with(
+              newest.problem(),
+              newest.gpus().stream()
+                  .map(
+                      gpu ->
+                          gpu.uuid().equals(xid.uuid())
+                                  && gpu.health().state() != GpuHealth.State.LOST
+                              ? gpu.withHealth(health)
+                              : gpu)
+                  .toList()));
     }
   }
 
@@ -216,8 +235,8 @@ public final class GpuMonitor implements AutoCloseable {
       Sickness sickness = sick.get(gpu.uuid());
       if (sickness == null) {
         judged.add(gpu);
-      } else if (gpu.health().state() == GpuHealth.State.LOST) {
-        // Its time of answering without an error begins anew when it is back.
+      } else if (!gpu.health().healthy()) {
+        // Its time of answering without an error begins anew when it answers.
         sick.put(gpu.uuid(), new Sickness(sickness.reason, now + timing.recovery.toNanos()));
         judged.add(gpu);
       } else if (now - sickness.untilNanos >= 0) {
@@ -288,15 +307,19 @@ public final class GpuMonitor implements AutoCloseable {
 
   private List<GpuHealthChange> changes(GpuSample previous, GpuSample sample) {
     Map<String, GpuHealth> before = new HashMap<>();
-    previous.gpus().forEach(gpu -> before.put(gpu.uuid(), gpu.health()));
+    previous.gpus().forEach(gpu -> before.put(identity(gpu), gpu.health()));
     List<GpuHealthChange> changes = new ArrayList<>();
     for (Gpu gpu : sample.gpus()) {
-      GpuHealth was = before.getOrDefault(gpu.uuid(), gpu.health());
+      GpuHealth was = before.getOrDefault(identity(gpu), gpu.health());
       if (!was.equals(gpu.health())) {
         changes.add(
             new GpuHealthChange(gpu.uuid(), gpu.index(), was, gpu.health(), wallClock.instant()));
       }
     }
     return changes;
+  }
+
+  private static String identity(Gpu gpu) {
+    return gpu.uuid().isEmpty() ? "#" + gpu.index() : gpu.uuid();
   }
 }

@@ -35,7 +35,9 @@ final class NvmlGpus implements GpuSource {
   private final LongSupplier nanoClock;
 
   private final Map<String, Identity> known = new LinkedHashMap<>();
+  private final Map<Integer, String> lastAt = new HashMap<>();
   private Optional<NvmlSession> session = Optional.empty();
+  private List<String> linked = List.of();
   private List<GpuLink> links = List.of();
   private String problem = "";
   private int count;
@@ -107,7 +109,6 @@ final class NvmlGpus implements GpuSource {
       NvmlSession opened = new NvmlSession(loader.get());
       session = Optional.of(opened);
       count = opened.deviceCount();
-      links = links(opened, count);
     } catch (UnsatisfiedLinkError e) {
       problem = "no NVIDIA driver on this machine: " + firstLine(e.getMessage());
     } catch (NvmlException e) {
@@ -119,6 +120,7 @@ final class NvmlGpus implements GpuSource {
   private void closeSession() {
     session.ifPresent(NvmlSession::close);
     session = Optional.empty();
+    linked = List.of();
     links = List.of();
   }
 
@@ -133,6 +135,13 @@ final class NvmlGpus implements GpuSource {
     List<Gpu> gpus = new ArrayList<>();
     for (int index = 0; index < count; index++) {
       gpus.add(readOne(nvml, index));
+    }
+    // Links do not change, but only a GPU that answers tells its own.
+    List<String> answering =
+        gpus.stream().filter(gpu -> gpu.health().healthy()).map(Gpu::uuid).toList();
+    if (!answering.equals(linked)) {
+      linked = answering;
+      links = links(nvml, count);
     }
     gpus.addAll(missing(gpus));
     gpus.sort(Comparator.comparingInt(Gpu::index).thenComparing(Gpu::uuid));
@@ -161,9 +170,8 @@ final class NvmlGpus implements GpuSource {
           GpuHealth.HEALTHY);
     } catch (NvmlException e) {
       Identity last =
-          known.values().stream()
+          Optional.ofNullable(known.get(lastAt.get(index)))
               .filter(identity -> identity.index == index)
-              .findFirst()
               .orElse(new Identity(index, "", Optional.empty(), Optional.empty()));
       GpuHealth.State state = e.meansLost() ? GpuHealth.State.LOST : GpuHealth.State.SICK;
       return silent(last, new GpuHealth(state, e.getMessage()));
@@ -172,6 +180,7 @@ final class NvmlGpus implements GpuSource {
 
   private Identity identify(NvmlSession nvml, Pointer device, int index) throws NvmlException {
     String uuid = nvml.uuid(device);
+    lastAt.put(index, uuid);
     Identity last = known.get(uuid);
     if (last != null && last.index == index) {
       return last;
@@ -248,6 +257,7 @@ final class NvmlGpus implements GpuSource {
   }
 
   private static String firstLine(String message) {
-    return message.lines().findFirst().orElse(message);
+    String line = message.lines().findFirst().orElse(message);
+    return line.endsWith(":") ? line.substring(0, line.length() - 1) : line;
   }
 }

@@ -311,13 +311,19 @@ final class NvmlSession implements AutoCloseable {
     return events.isPresent();
   }
 
-  Optional<Xid> awaitXid(int timeoutMillis) {
+  Optional<Xid> awaitXid(int timeoutMillis) throws InterruptedException {
     NvmlEventData data = new NvmlEventData();
     int result =
         newest(
             "nvmlEventSetWait",
             () -> nvml.nvmlEventSetWait_v2(events.get(), data, timeoutMillis),
             () -> nvml.nvmlEventSetWait(events.get(), data, timeoutMillis));
+    if (result != NvmlLibrary.NVML_SUCCESS && result != NvmlLibrary.NVML_ERROR_TIMEOUT) {
+      // A driver that refuses to wait, as it may while a GPU is lost, refuses at once: without a
+      // rest it would be asked for ever.
+      Thread.sleep(timeoutMillis);
+      return Optional.empty();
+    }
     if (result != NvmlLibrary.NVML_SUCCESS
         || data.eventType != NvmlLibrary.NVML_EVENT_TYPE_XID_CRITICAL_ERROR) {
       return Optional.empty();
@@ -393,10 +399,16 @@ final class NvmlSession implements AutoCloseable {
     return result == NvmlLibrary.NVML_SUCCESS ? Optional.of(value.get()) : Optional.empty();
   }
 
-  // Old drivers write the PCI domain with 4 digits, new ones with 8: one form, so that they can be
-  // compared.
   private static String busId(NvmlPciInfo pci, NvmlPciInfoV2 old) {
-    String id = Native.toString(pci.busId[0] != 0 ? pci.busId : old.busId).toUpperCase(Locale.ROOT);
+    return busId(Native.toString(pci.busId[0] != 0 ? pci.busId : old.busId));
+  }
+
+  /**
+   * Old drivers write the PCI domain with 4 digits, new ones with 8: one form, so that they can be
+   * compared.
+   */
+  static String busId(String written) {
+    String id = written.toUpperCase(Locale.ROOT);
     return id.indexOf(':') == 4 ? "0000" + id : id;
   }
 }

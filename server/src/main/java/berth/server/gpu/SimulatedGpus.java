@@ -22,6 +22,7 @@ import java.util.OptionalLong;
  */
 final class SimulatedGpus implements GpuSource {
   private static final Duration LOOK_AGAIN = Duration.ofMillis(20);
+  private static final int DRIVER_NOT_LOADED = 9;
 
   /** The lines of one GPU, or of the host: values by first word, in order. */
   private record Block(Map<String, List<String[]>> lines) {
@@ -52,6 +53,11 @@ final class SimulatedGpus implements GpuSource {
           ? OptionalInt.of(Integer.parseInt(words.get()[position]))
           : OptionalInt.empty();
     }
+
+    /** A return code of NVML; 0, success, stands also for no such line. */
+    int code(String key) {
+      return number(key, 0).orElse(NvmlLibrary.NVML_SUCCESS);
+    }
   }
 
   private record Host(Block itself, List<Block> gpus) {}
@@ -74,9 +80,9 @@ final class SimulatedGpus implements GpuSource {
   @Override
   public GpuReading read() {
     Optional<Host> host = parse();
-    OptionalInt failure = host.isEmpty() ? OptionalInt.of(9) : host.get().itself.number("init", 0);
-    if (failure.isPresent()) {
-      return GpuReading.unreadable(failed("nvmlInit", failure.getAsInt()));
+    int failure = host.isEmpty() ? DRIVER_NOT_LOADED : host.get().itself.code("init");
+    if (failure != NvmlLibrary.NVML_SUCCESS) {
+      return GpuReading.unreadable(failed("nvmlInit", failure));
     }
     List<Block> blocks = host.get().gpus;
     List<Gpu> gpus = new ArrayList<>();
@@ -134,9 +140,8 @@ final class SimulatedGpus implements GpuSource {
 
   private Gpu gpu(int index, Block block) {
     String uuid = block.text("gpu").orElseThrow();
-    OptionalInt status = block.number("status", 0);
-    if (status.isPresent()) {
-      int code = status.getAsInt();
+    int code = block.code("status");
+    if (code != NvmlLibrary.NVML_SUCCESS) {
       boolean lost =
           code == NvmlLibrary.NVML_ERROR_GPU_IS_LOST
               || code == NvmlLibrary.NVML_ERROR_RESET_REQUIRED;
@@ -149,7 +154,7 @@ final class SimulatedGpus implements GpuSource {
     return new Gpu(
         index,
         uuid,
-        block.text("bus"),
+        block.text("bus").map(NvmlSession::busId),
         block.text("name"),
         block.last("memory").map(words -> memory(mib(words[0]), mib(words[1]))),
         block
@@ -190,6 +195,10 @@ final class SimulatedGpus implements GpuSource {
     List<GpuLink> links = new ArrayList<>();
     for (int a = 0; a < gpus.size(); a++) {
       for (int b = a + 1; b < gpus.size(); b++) {
+        if (gpus.get(a).code("status") != NvmlLibrary.NVML_SUCCESS
+            || gpus.get(b).code("status") != NvmlLibrary.NVML_SUCCESS) {
+          continue;
+        }
         int direct = toward(gpus.get(a), "nvlink", b).orElse(0);
         int switched =
             Math.min(
@@ -251,7 +260,7 @@ final class SimulatedGpus implements GpuSource {
   private static String failed(String function, int code) {
     String meaning =
         switch (code) {
-          case 9 -> "Driver Not Loaded";
+          case DRIVER_NOT_LOADED -> "Driver Not Loaded";
           case NvmlLibrary.NVML_ERROR_GPU_IS_LOST -> "GPU is lost";
           case NvmlLibrary.NVML_ERROR_RESET_REQUIRED -> "GPU requires reset";
           default -> "Unknown Error";

@@ -43,12 +43,13 @@ final class Simulation implements GpuSource {
   }
 
   static GpuSource open(String gpus, String seed, Optional<Path> nativeLibrary) {
+    // Refuses before anything is made that would have to be removed.
+    boolean counted = gpus.chars().allMatch(Character::isDigit);
+    String text = counted ? describe(count(gpus), seed) : "";
+    Path file = counted ? Path.of("gpus.txt") : existing(gpus);
     try {
       Path folder = Files.createTempDirectory("berth-simulated-gpus");
-      Path description =
-          gpus.chars().allMatch(Character::isDigit)
-              ? Files.writeString(folder.resolve("gpus.txt"), describe(count(gpus), seed))
-              : existing(gpus);
+      Path description = counted ? Files.writeString(folder.resolve(file), text) : file;
       log.info("simulated GPUs, described by {}; edit it and they change", description);
       return new Simulation(
           nativeLibrary.isPresent()
@@ -89,7 +90,7 @@ final class Simulation implements GpuSource {
 
   private static Path existing(String file) {
     Path path = Path.of(file).toAbsolutePath();
-    if (!Files.isReadable(path)) {
+    if (!Files.isReadable(path) || Files.isDirectory(path)) {
       throw new BerthException(
           Reason.INVALID, "simulated GPUs: '" + file + "' is neither a number nor a readable file");
     }
@@ -106,7 +107,8 @@ final class Simulation implements GpuSource {
       UUID uuid = UUID.nameUUIDFromBytes((seed + "/" + i).getBytes(StandardCharsets.UTF_8));
       text.append("\ngpu GPU-").append(uuid).append('\n');
       text.append("  name Simulated A100 80GB\n");
-      text.append(String.format("  bus 00000000:%02X:00.0\n", 0x07 + 8 * i));
+      // 31 of them fill the buses of one PCI domain.
+      text.append(String.format("  bus %08X:%02X:00.0\n", i / 31, 0x07 + 8 * (i % 31)));
       text.append("  memory 81920 ").append(8 + i).append('\n');
       text.append("  utilization 0 0\n");
       text.append("  temperature ").append(31 + i).append('\n');

@@ -1,0 +1,34 @@
+package berth.cli;
+
+import berth.client.ReservationClient;
+import berth.command.ExitCode;
+import java.util.List;
+import java.util.concurrent.Callable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Parameters;
+
+/** {@code berth release}. */
+@Command(
+    name = "release",
+    sortOptions = false,
+    description = {"Ends reservations: their GPUs and ports are free at once.", ""})
+final class ReleaseCommand implements Callable<Integer> {
+  @Mixin private ServerOption server;
+
+  @Parameters(
+      arity = "1..*",
+      paramLabel = "RESERVATION",
+      description = "Which, such as r-6b1fd2c9aa.")
+  private List<String> reservations;
+
+  @Override
+  public Integer call() {
+    try (ReservationClient client = server.reservations()) {
+      for (String reservation : reservations) {
+        client.release(reservation, ServerOption.TIMEOUT);
+      }
+    }
+    return ExitCode.OK;
+  }
+}

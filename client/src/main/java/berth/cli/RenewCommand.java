@@ -1,0 +1,49 @@
+package berth.cli;
+
+import berth.client.ReservationClient;
+import berth.command.DurationConverter;
+import berth.command.ExitCode;
+import berth.rpc.Messages;
+import berth.v1.RenewRequest;
+import berth.v1.RenewResponse;
+import java.time.Duration;
+import java.util.Optional;
+import java.util.concurrent.Callable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+
+/** {@code berth renew}. */
+@Command(
+    name = "renew",
+    sortOptions = false,
+    description = {"Lets a reservation end later, or earlier, than it would.", ""})
+final class RenewCommand implements Callable<Integer> {
+  @Mixin private ServerOption server;
+
+  @Parameters(paramLabel = "RESERVATION", description = "Which, such as r-6b1fd2c9aa.")
+  private String reservation;
+
+  @Option(
+      names = "--for",
+      paramLabel = "DURATION",
+      converter = DurationConverter.class,
+      description = "How long from now (default: as long as the last time).")
+  private Optional<Duration> time = Optional.empty();
+
+  @Option(names = "--json", description = "Print the response as a line of JSON (RenewResponse).")
+  private boolean json;
+
+  @Override
+  public Integer call() {
+    RenewRequest.Builder request = RenewRequest.newBuilder().setReservationId(reservation);
+    time.ifPresent(lease -> request.setLease(Messages.duration(lease)));
+    try (ReservationClient client = server.reservations()) {
+      RenewResponse response = client.renew(request.build(), ServerOption.TIMEOUT);
+      System.out.println(
+          json ? Json.line(response) : ReservationTable.line(response.getReservation()));
+    }
+    return ExitCode.OK;
+  }
+}

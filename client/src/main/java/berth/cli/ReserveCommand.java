@@ -1,0 +1,160 @@
+package berth.cli;
+
+import berth.client.ReservationClient;
+import berth.command.DurationConverter;
+import berth.command.ExitCode;
+import berth.command.GpuOptions;
+import berth.rpc.Messages;
+import berth.v1.GpuRequest;
+import berth.v1.GpuSet;
+import berth.v1.Lifetime;
+import berth.v1.Owner;
+import berth.v1.ReserveRequest;
+import berth.v1.ReserveResponse;
+import berth.v1.WaitTime;
+import java.net.InetAddress;
+import java.net.UnknownHostException;
+import java.time.Duration;
+import java.util.Optional;
+import java.util.concurrent.Callable;
+import picocli.CommandLine.ArgGroup;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Option;
+
+/** {@code berth reserve}. */
+@Command(
+    name = "reserve",
+    sortOptions = false,
+    description = {
+      "Reserves GPUs of a server, and ports if asked.",
+      "",
+      "Without --for and --process, the reservation lives as long as this command: end it with"
+          + " Ctrl-C.",
+      "",
+    },
+    footer = {"", "Example: berth reserve --gpus 2 --for 2h"})
+final class ReserveCommand implements Callable<Integer> {
+  @Mixin private ServerOption server;
+  @Mixin private GpuOptions gpus;
+
+  @Option(
+      names = "--ports",
+      paramLabel = "N",
+      defaultValue = "0",
+      description =
+          "TCP ports of the server to reserve too. Without --gpus and --gpu: ports alone.")
+  private int ports;
+
+  @ArgGroup private Life life = new Life();
+
+  /** What the reservation lives by. */
+  static final class Life {
+    @Option(
+        names = "--for",
+        paramLabel = "DURATION",
+        converter = DurationConverter.class,
+        description =
+            "Hold for this time, such as 2h, without this command; 'berth renew' changes it.")
+    private Optional<Duration> time = Optional.empty();
+
+    @Option(
+        names = "--process",
+        paramLabel = "PID",
+        description = "Hold as long as this process of the server's machine, without this command.")
+    private Optional<Integer> process = Optional.empty();
+  }
+
+  @Option(
+      names = "--purpose",
+      paramLabel = "TEXT",
+      defaultValue = "",
+      description = "What for, in a few words that others see.")
+  private String purpose;
+
+  @Option(
+      names = "--request-id",
+      paramLabel = "TEXT",
+      defaultValue = "",
+      description =
+          "Makes a retry safe: with the same id the same reservation is returned while it lives.")
+  private String requestId;
+
+  @Option(
+      names = "--json",
+      description = "Print each response as a line of JSON (ReserveResponse).")
+  private boolean json;
+
+  @Override
+  public Integer call() {
+    try (ReservationClient client = server.reservations()) {
+      client.reserve(request(), this::show);
+    }
+    return ExitCode.OK;
+  }
+
+  private ReserveRequest request() {
+    ReserveRequest.Builder request =
+        ReserveRequest.newBuilder()
+            .setPortCount(ports)
+            .setWait(wait(gpus.waitAtMost()))
+            .setLifetime(lifetime())
+            .setOwner(Owner.newBuilder().setUser(System.getProperty("user.name")).setHost(host()))
+            .setPurpose(purpose)
+            .setRequestId(requestId);
+    if (ports == 0 || gpus.countGiven() || !gpus.ids().isEmpty()) {
+      GpuRequest.Builder wanted =
+          GpuRequest.newBuilder()
+              .setMinFreeMemoryBytes(gpus.minFreeMemory())
+              .setModel(gpus.model());
+      if (gpus.ids().isEmpty()) {
+        wanted.setCount(gpus.count());
+      } else {
+        wanted.setExactly(GpuSet.newBuilder().addAllIds(gpus.ids()));
+      }
+      request.setGpus(wanted);
+    }
+    return request.build();
+  }
+
+  private Lifetime lifetime() {
+    Lifetime.Builder lifetime = Lifetime.newBuilder();
+    life.time.ifPresent(time -> lifetime.setDuration(Messages.duration(time)));
+    life.process.ifPresent(lifetime::setProcess);
+    return life.time.isEmpty() && life.process.isEmpty()
+        ? lifetime.setStream(true).build()
+        : lifetime.build();
+  }
+
+  private static WaitTime wait(Optional<Duration> limit) {
+    return limit.isPresent()
+        ? WaitTime.newBuilder().setAtMost(Messages.duration(limit.get())).build()
+        : WaitTime.newBuilder().setForever(true).build();
+  }
+
+  private void show(ReserveResponse response) {
+    if (json) {
+      System.out.println(Json.line(response));
+    } else if (response.hasQueued()) {
+      int ahead = response.getQueued().getAhead();
+      System.err.println(
+          ahead == 0
+              ? "berth: next in line, waiting for GPUs"
+              : "berth: waiting behind " + ahead + (ahead == 1 ? " request" : " requests"));
+    } else {
+      System.out.println(ReservationTable.line(response.getGranted()));
+      if (life.time.isEmpty() && life.process.isEmpty()) {
+        System.err.println("berth: held until Ctrl-C");
+      }
+    }
+    System.out.flush();
+  }
+
+  private static String host() {
+    try {
+      return InetAddress.getLocalHost().getHostName();
+    } catch (UnknownHostException e) {
+      return "localhost";
+    }
+  }
+}

@@ -1,0 +1,286 @@
+package berth.server.reservation;
+
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.server.gpu.Gpu;
+import berth.server.gpu.GpuHealthChange;
+import berth.server.gpu.GpuListener;
+import berth.server.gpu.GpuSample;
+import berth.server.reservation.Reservation.HeldGpu;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.TreeMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * The taking of GPU locks for one request, by the rules that all processes of the machine share:
+ * wait for our turn, take the system lock, then the GPUs. Whoever has the system lock keeps it
+ * until it has all its GPUs, so nobody overtakes, and what it gathered meanwhile it keeps.
+ *
+ * <p>One thread runs it; any thread may cancel it. Nothing polls: a wait for a lock is a thread in
+ * the kernel, and the rest are events.
+ */
+final class Claim implements AutoCloseable {
+  // A job that ends frees its GPUs one by one. Those who wait should see them all, and choose the
+  // best.
+  private static final long GATHER_NANOS = TimeUnit.MICROSECONDS.toNanos(300);
+
+  private sealed interface Event {}
+
+  private record Acquired(int index) implements Event {}
+
+  private record Sampled() implements Event {}
+
+  private record Cancelled() implements Event {}
+
+  private record Waiter(LockWait lockWait, Future<Optional<LockFile>> result) {}
+
+  private final LockProtocol protocol;
+  private final GpuWish wish;
+  private final TicketQueue.Ticket ticket;
+  private final LockWait turn = new LockWait();
+  private final LinkedBlockingQueue<Event> events = new LinkedBlockingQueue<>();
+  private final Map<Integer, LockFile> locked = new TreeMap<>();
+  private final Map<Integer, Waiter> waiters = new TreeMap<>();
+  private volatile BerthException cancelled;
+
+  /** Takes a place in the line at once. */
+  Claim(LockProtocol protocol, GpuWish wish) {
+    this.protocol = protocol;
+    this.wish = wish;
+    this.ticket = protocol.queue().take();
+  }
+
+  /** Requests that come before this one. */
+  int ahead() {
+    return ticket.ahead();
+  }
+
+  /** Ends {@link #run} with {@code why}, wherever it is. */
+  void cancel(BerthException why) {
+    cancelled = why;
+    events.add(new Cancelled());
+    turn.cancel();
+  }
+
+  /** Leaves the line. */
+  @Override
+  public void close() {
+    ticket.close();
+  }
+
+  /**
+   * Takes the GPUs.
+   *
+   * @param waits whether to wait for GPUs that are in use
+   * @param waiting called when it has to
+   * @throws BerthException if cancelled, or if they cannot be had; nothing is held then
+   */
+  HeldGpus run(boolean waits, Runnable waiting) throws InterruptedException {
+    try {
+      if (!ticket.awaitTurn(turn)) {
+        throw cancelled;
+      }
+      ticket.giveWayToOthers();
+      LockFile system =
+          LockFolder.lock(protocol.folder().system(), turn).orElseThrow(() -> cancelled);
+      try {
+        return gather(waits, waiting);
+      } finally {
+        system.close();
+        ticket.systemLockReleased();
+      }
+    } finally {
+      close();
+    }
+  }
+
+  private HeldGpus gather(boolean waits, Runnable waiting) throws InterruptedException {
+    Runnable stopListening = protocol.gpus().listen(new SampleEvents());
+    try {
+      List<Gpu> chosen = choose();
+      boolean told = false;
+      while (chosen.isEmpty()) {
+        if (!waits) {
+          throw tooFew();
+        }
+        if (!told) {
+          told = true;
+          waiting.run();
+        }
+        for (Event event = events.take(); event != null; event = events.poll()) {
+          handle(event);
+        }
+        chosen = choose();
+      }
+      List<LockFile> files = chosen.stream().map(gpu -> locked.remove(gpu.index())).toList();
+      HeldGpus held =
+          new HeldGpus(
+              protocol,
+              chosen.stream().map(gpu -> new HeldGpu(gpu.index(), gpu.uuid())).toList(),
+              files);
+      protocol.remember(held);
+      return held;
+    } finally {
+      stopListening.run();
+      letGo();
+    }
+  }
+
+  private void handle(Event event) throws InterruptedException {
+    if (event instanceof Cancelled) {
+      throw cancelled;
+    }
+    if (event instanceof Acquired acquired) {
+      takeOver(acquired.index);
+      // More of the same release may be on their way.
+      for (Event next; (next = events.poll(GATHER_NANOS, TimeUnit.NANOSECONDS)) != null; ) {
+        if (next instanceof Acquired another) {
+          takeOver(another.index);
+        } else if (next instanceof Cancelled) {
+          throw cancelled;
+        }
+      }
+    }
+  }
+
+  /** The GPUs to take, all of them locked; none if there are too few yet. */
+  private List<Gpu> choose() {
+    GpuSample sample = protocol.gpus().newest();
+    List<Gpu> usable = wish.usable(sample);
+    int needed = wish.needed(usable.size());
+    List<Integer> before = new ArrayList<>(locked.keySet());
+    List<Gpu> available = new ArrayList<>();
+    for (Gpu gpu : usable) {
+      if (wish.hasRoom(gpu) && !usedByStrangers(gpu, sample) && lock(gpu.index())) {
+        available.add(gpu);
+      }
+    }
+    if (available.size() < needed) {
+      return List.of();
+    }
+    // What was gathered in earlier rounds stays, as those who know the old protocol expect.
+    List<Integer> indices = available.stream().map(Gpu::index).toList();
+    List<Integer> fixed = before.stream().filter(indices::contains).limit(needed).toList();
+    List<Integer> free = indices.stream().filter(index -> !fixed.contains(index)).toList();
+    List<Integer> best = new Topology(sample.links()).best(needed, fixed, free);
+    return available.stream().filter(gpu -> best.contains(gpu.index())).toList();
+  }
+
+  /** Has a GPU locked if it is free, else waits for it. */
+  private boolean lock(int index) {
+    if (locked.containsKey(index)) {
+      return true;
+    }
+    if (waiters.containsKey(index)) {
+      return false;
+    }
+    Optional<LockFile> file = LockFolder.tryLock(protocol.folder().gpu(index));
+    if (file.isPresent()) {
+      locked.put(index, file.get());
+      protocol.gathered().add(index);
+      return true;
+    }
+    LockWait wait = new LockWait();
+    waiters.put(
+        index,
+        new Waiter(
+            wait,
+            protocol
+                .waiters()
+                .submit(
+                    () -> {
+                      try {
+                        return LockFolder.lock(protocol.folder().gpu(index), wait);
+                      } finally {
+                        events.add(new Acquired(index));
+                      }
+                    })));
+    return false;
+  }
+
+  private void takeOver(int index) throws InterruptedException {
+    Waiter waiter = waiters.remove(index);
+    if (waiter != null) {
+      result(waiter)
+          .ifPresent(
+              file -> {
+                locked.put(index, file);
+                protocol.gathered().add(index);
+                protocol.freed(index);
+              });
+    }
+  }
+
+  private static Optional<LockFile> result(Waiter waiter) throws InterruptedException {
+    try {
+      return waiter.result.get();
+    } catch (ExecutionException e) {
+      if (e.getCause() instanceof BerthException expected) {
+        throw expected;
+      }
+      throw new IllegalStateException(e.getCause());
+    }
+  }
+
+  // A sample that is older than the last release may show the processes of whoever released.
+  private boolean usedByStrangers(Gpu gpu, GpuSample sample) {
+    return !protocol.ignoresStrangers()
+        && gpu.processes().map(processes -> !processes.isEmpty()).orElse(false)
+        && sample.taken().isPresent()
+        && sample.taken().get().nanos() - protocol.freedAtNanos(gpu.index()) > 0;
+  }
+
+  /** What to say when there are too few and nobody wants to wait, or not any longer. */
+  BerthException tooFew() {
+    GpuSample sample = protocol.gpus().newest();
+    List<Gpu> usable = wish.usable(sample);
+    long idle = usable.stream().filter(gpu -> locked.containsKey(gpu.index())).count();
+    List<String> strangers = new ArrayList<>();
+    for (Gpu gpu : usable) {
+      if (usedByStrangers(gpu, sample)) {
+        strangers.add("GPU " + gpu.index() + " is used without a reservation");
+      }
+    }
+    return new BerthException(
+        Reason.EXHAUSTED,
+        wish.phrase(wish.needed(usable.size()))
+            + " asked, "
+            + idle
+            + " idle"
+            + (strangers.isEmpty() ? "" : "; " + String.join("; ", strangers)));
+  }
+
+  private void letGo() throws InterruptedException {
+    for (Waiter waiter : waiters.values()) {
+      waiter.lockWait.cancel();
+      result(waiter).ifPresent(LockFile::close);
+    }
+    waiters.clear();
+    locked.values().forEach(LockFile::close);
+    locked.clear();
+    protocol.gathered().clear();
+  }
+
+  private final class SampleEvents implements GpuListener {
+    @Override
+    public void sampled(GpuSample sample) {
+      events.add(new Sampled());
+    }
+
+    @Override
+    public void healthChanged(GpuHealthChange change) {
+      // The sample that follows has it.
+    }
+
+    @Override
+    public void stopped() {
+      cancel(new BerthException(Reason.UNAVAILABLE, "this server is stopping"));
+    }
+  }
+}

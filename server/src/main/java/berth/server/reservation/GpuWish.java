@@ -1,0 +1,144 @@
+package berth.server.reservation;
+
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.server.gpu.Gpu;
+import berth.server.gpu.GpuSample;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Set;
+
+/**
+ * Which GPUs a request wants.
+ *
+ * @param count how many; {@link #ALL} for all healthy ones that match. Ignored with {@code ids}
+ * @param ids exactly these, by UUID or index; empty for any
+ * @param minFreeMemory bytes that each must have free; 0 for any
+ * @param model part of the name that each must have; empty for any
+ */
+public record GpuWish(int count, List<String> ids, long minFreeMemory, String model) {
+  public static final int ALL = -1;
+
+  public GpuWish {
+    ids = List.copyOf(ids);
+    if (ids.isEmpty() && count != ALL && count < 1) {
+      throw invalid(count + " GPUs asked; ask for 1 or more, or " + ALL + " for all");
+    }
+    Set<String> seen = new HashSet<>();
+    for (String id : ids) {
+      if (!seen.add(id)) {
+        throw invalid("GPU " + id + " is asked for twice");
+      }
+    }
+  }
+
+  public static GpuWish of(int count) {
+    return new GpuWish(count, List.of(), 0, "");
+  }
+
+  /**
+   * Refuses what this machine can never give, whatever is free.
+   *
+   * @throws BerthException if so
+   */
+  void checkAgainst(GpuSample sample) {
+    int has = sample.gpus().size();
+    String server =
+        sample
+            .problem()
+            .map(problem -> "this server has " + has + " (" + problem + ")")
+            .orElse("this server has " + has);
+    if (ids.isEmpty() && (count > has || has == 0)) {
+      throw invalid((count == ALL ? "all" : count) + " GPUs asked, " + server);
+    }
+    Set<Integer> indices = new HashSet<>();
+    for (String id : ids) {
+      Gpu gpu =
+          sample.gpus().stream()
+              .filter(known -> is(known, id))
+              .findFirst()
+              .orElseThrow(() -> invalid("no GPU " + id + " here: " + server));
+      if (!indices.add(gpu.index())) {
+        throw invalid("GPU " + id + " is asked for twice");
+      }
+    }
+    List<Gpu> possible = sample.gpus().stream().filter(this::couldMatch).toList();
+    int needed = ids.isEmpty() ? Math.max(count, 1) : ids.size();
+    if (possible.size() < needed) {
+      throw invalid(
+          phrase(needed) + " asked, this server has " + possible.size() + " such of " + has);
+    }
+  }
+
+  /**
+   * The GPUs that may be taken now, leaving their locks aside, by ascending index.
+   *
+   * @throws BerthException if they are too few even if nobody held any
+   */
+  List<Gpu> usable(GpuSample sample) {
+    List<Gpu> matching = sample.gpus().stream().filter(this::couldMatch).toList();
+    List<Gpu> healthy = matching.stream().filter(gpu -> gpu.health().healthy()).toList();
+    int needed = needed(healthy.size());
+    if (healthy.size() < needed || healthy.isEmpty()) {
+      List<String> sick = new ArrayList<>();
+      matching.stream()
+          .filter(gpu -> !gpu.health().healthy())
+          .forEach(gpu -> sick.add("GPU " + gpu.index() + " is " + gpu.health()));
+      throw new BerthException(
+          Reason.EXHAUSTED,
+          phrase(needed)
+              + " asked, "
+              + healthy.size()
+              + " usable"
+              + (sick.isEmpty() ? "" : "; " + String.join("; ", sick)));
+    }
+    return healthy;
+  }
+
+  /** Whether a GPU has as much memory free as asked. */
+  boolean hasRoom(Gpu gpu) {
+    return minFreeMemory == 0
+        || gpu.memory().map(memory -> memory.free() >= minFreeMemory).orElse(false);
+  }
+
+  /** How many GPUs are wanted out of {@code usable} ones. */
+  int needed(int usable) {
+    return !ids.isEmpty() ? ids.size() : count == ALL ? usable : count;
+  }
+
+  /** As people say it: {@code 2 GPUs of model 'A100'}. */
+  String phrase(int number) {
+    StringBuilder text = new StringBuilder(number + (number == 1 ? " GPU" : " GPUs"));
+    if (!ids.isEmpty()) {
+      text.append(" (").append(String.join(", ", ids)).append(')');
+    }
+    if (!model.isEmpty()) {
+      text.append(" of model '").append(model).append('\'');
+    }
+    if (minFreeMemory > 0) {
+      text.append(" with ").append(minFreeMemory >> 20).append(" MiB free");
+    }
+    return text.toString();
+  }
+
+  private boolean couldMatch(Gpu gpu) {
+    return (ids.isEmpty() || ids.stream().anyMatch(id -> is(gpu, id)))
+        && (model.isEmpty() || contains(gpu.name().orElse(""), model))
+        && (minFreeMemory == 0
+            || gpu.memory().map(memory -> memory.total() >= minFreeMemory).orElse(true));
+  }
+
+  private static boolean contains(String name, String part) {
+    return name.toLowerCase(Locale.ROOT).contains(part.toLowerCase(Locale.ROOT));
+  }
+
+  private static boolean is(Gpu gpu, String id) {
+    return id.equals(gpu.uuid()) || id.equals(Integer.toString(gpu.index()));
+  }
+
+  private static BerthException invalid(String message) {
+    return new BerthException(Reason.INVALID, message);
+  }
+}

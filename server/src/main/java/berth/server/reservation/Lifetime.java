@@ -1,0 +1,45 @@
+package berth.server.reservation;
+
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import java.time.Duration;
+
+/** How long a reservation lives, unless it is released before. */
+public sealed interface Lifetime {
+  /** By renewals, each for this time. Ends with this process. */
+  record Renewals(Duration lease) implements Lifetime {
+    public Renewals {
+      checkLease(lease);
+    }
+  }
+
+  /** For a time. Goes on without this process. */
+  record Lasting(Duration duration) implements Lifetime {
+    public Lasting {
+      checkLease(duration);
+    }
+  }
+
+  /** As long as a process of this machine. Goes on without this process. */
+  record OfProcess(int pid) implements Lifetime {
+    public OfProcess {
+      if (pid < 1 || ProcessHandle.of(pid).isEmpty()) {
+        throw new BerthException(
+            Reason.INVALID, "there is no process " + pid + " on this server to live by");
+      }
+    }
+  }
+
+  /** As long as the caller listens. Ends with this process. */
+  record OfStream() implements Lifetime {}
+
+  /** Refuses leases that are no time at all, or longer than a year. */
+  static Duration checkLease(Duration lease) {
+    if (lease.isNegative() || lease.isZero() || lease.compareTo(Duration.ofDays(366)) > 0) {
+      throw new BerthException(
+          Reason.INVALID,
+          "a lease of " + lease.toSeconds() + " s asked; it must be above 0 and at most a year");
+    }
+    return lease;
+  }
+}

@@ -1,0 +1,224 @@
+package berth.server.reservation;
+
+import berth.command.GpuOptions;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.server.gpu.GpuMonitor;
+import com.sun.jna.LastErrorException;
+import com.sun.jna.Memory;
+import com.sun.jna.StringArray;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.TreeMap;
+import java.util.concurrent.Callable;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+
+/**
+ * {@code berth lock}: takes the locks without any daemon, then becomes the command. Since it is the
+ * same process, signals, the terminal and the exit code are the command's own; a keeper holds the
+ * locks for as long as it lives.
+ */
+@Command(
+    name = "lock",
+    sortOptions = false,
+    description = {
+      "Runs a command on free GPUs of this machine, without any server.",
+      "",
+      "Takes the same locks as berthd and as services that use fasteners, sets NV_GPU,"
+          + " CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, and becomes the command. The GPUs are"
+          + " free again when it ends, however it ends.",
+      "",
+    },
+    footer = {
+      "",
+      "Example: berth lock --gpus 2 --wait 10m -- ./run_tf_mnist.sh",
+      "Exit codes: the command's own; 125 if Berth failed, 126 if the command cannot be run, 127 if"
+          + " there is none.",
+    })
+public final class LockCommand implements Callable<Integer> {
+  private static final int NOT_EXECUTABLE = 126;
+  private static final int NOT_FOUND = 127;
+  private static final Duration DRIVER_PATIENCE = Duration.ofSeconds(10);
+  private static final int SHOWN_COMMAND = 60;
+
+  @Mixin private GpuOptions gpuOptions;
+
+  @Option(
+      names = "--lock-dir",
+      paramLabel = "DIR",
+      defaultValue = "/tmp",
+      description = "Folder of the lock files (default: ${DEFAULT-VALUE}).")
+  private Path lockDir;
+
+  @Option(
+      names = "--simulate-gpus",
+      paramLabel = "N|FILE",
+      description = "Simulate N GPUs, or those that FILE describes, in place of the real ones.")
+  private Optional<String> simulateGpus = Optional.empty();
+
+  @Option(
+      names = "--ignore-strangers",
+      description = "Take GPUs although processes without a reservation use them.")
+  private boolean ignoreStrangers;
+
+  @Parameters(arity = "1..*", paramLabel = "COMMAND", description = "What to run, after --.")
+  private List<String> command;
+
+  @Override
+  public Integer call() throws InterruptedException {
+    Optional<Path> program = find(command.get(0));
+    if (program.isEmpty()) {
+      System.err.println("berth: no command '" + command.get(0) + "'");
+      return NOT_FOUND;
+    }
+    if (!Files.isExecutable(program.get()) || Files.isDirectory(program.get())) {
+      System.err.println("berth: cannot execute " + program.get());
+      return NOT_EXECUTABLE;
+    }
+    Map<String, String> environment;
+    try (GpuMonitor gpus = monitor()) {
+      gpus.awaitFirstSample(DRIVER_PATIENCE);
+      environment = take(gpus);
+    }
+    return become(program.get(), environment);
+  }
+
+  private GpuMonitor monitor() {
+    var timing =
+        new GpuMonitor.Timing(Duration.ofSeconds(1), Duration.ofMinutes(1), DRIVER_PATIENCE);
+    return simulateGpus.isPresent()
+        ? GpuMonitor.ofSimulation(simulateGpus.get(), "lock", timing)
+        : GpuMonitor.ofNvml(Optional.empty(), timing);
+  }
+
+  /** Takes the locks, leaves them to a keeper, and returns the environment of the command. */
+  private Map<String, String> take(GpuMonitor gpus) throws InterruptedException {
+    GpuWish wish =
+        new GpuWish(
+            gpuOptions.count(), gpuOptions.ids(), gpuOptions.minFreeMemory(), gpuOptions.model());
+    wish.checkAgainst(gpus.newest());
+    Optional<Duration> limit = gpuOptions.waitAtMost();
+    boolean waits = limit.isEmpty() || !limit.get().isZero();
+    try (LockProtocol protocol = new LockProtocol(new LockFolder(lockDir), gpus, ignoreStrangers);
+        Claim claim = new Claim(protocol, wish)) {
+      limit.filter(time -> waits).ifPresent(time -> cancelAfter(time, claim, wish));
+      HeldGpus held = claim.run(waits, () -> System.err.println("berth: waiting for GPUs"));
+      int self = (int) ProcessHandle.current().pid();
+      held.describe(
+          "berth lock (pid " + self + ") of " + System.getProperty("user.name") + ": " + shown());
+      Keeper.untilEndOf(self, held.descriptors());
+      return environment(held);
+    }
+  }
+
+  private static void cancelAfter(Duration time, Claim claim, GpuWish wish) {
+    Thread timer =
+        new Thread(
+            () -> {
+              try {
+                Thread.sleep(time.toMillis());
+                claim.cancel(
+                    new BerthException(
+                        Reason.TIMED_OUT,
+                        wish.phrase(Math.max(1, wish.needed(1)))
+                            + " asked, not free within "
+                            + time.toMillis() / 1000.0
+                            + " s"));
+              } catch (InterruptedException e) {
+                // The process ends.
+              }
+            },
+            "wait-limit");
+    timer.setDaemon(true);
+    timer.start();
+  }
+
+  private static Map<String, String> environment(HeldGpus held) {
+    String indices =
+        held.gpus().stream().map(gpu -> "" + gpu.index()).collect(Collectors.joining(","));
+    Map<String, String> environment = new TreeMap<>(System.getenv());
+    environment.put("NV_GPU", indices);
+    environment.put("CUDA_VISIBLE_DEVICES", indices);
+    environment.put("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    return environment;
+  }
+
+  private int become(Path program, Map<String, String> environment) {
+    System.out.flush();
+    System.err.flush();
+    closeOwnFiles();
+    // The JVM blocks a signal in its threads that the command wants to receive.
+    Memory none = new Memory(128);
+    none.clear();
+    LibC.INSTANCE.pthread_sigmask(LibC.SIG_SETMASK, none, null);
+    List<String> variables = new ArrayList<>();
+    environment.forEach((name, value) -> variables.add(name + "=" + value));
+    try {
+      LibC.INSTANCE.execve(
+          program.toString(),
+          new StringArray(command.toArray(String[]::new)),
+          new StringArray(variables.toArray(String[]::new)));
+    } catch (LastErrorException e) {
+      System.err.println("berth: cannot execute " + program + ": " + e.getMessage());
+    }
+    // The keeper goes with this process.
+    return NOT_EXECUTABLE;
+  }
+
+  // The command inherits what this process inherited, such as the pipes of a shell, but not what
+  // the JVM opened for
+  // itself and left open for children.
+  private static void closeOwnFiles() {
+    List<String> own =
+        List.of(
+            System.getProperty("java.home"),
+            System.getProperty("berth.home", "/nowhere"),
+            "/dev/random",
+            "/dev/urandom",
+            "socket:",
+            "anon_inode:");
+    try (Stream<Path> descriptors = Files.list(Path.of("/proc/self/fd"))) {
+      for (Path descriptor : descriptors.toList()) {
+        int fd = Integer.parseInt(descriptor.getFileName().toString());
+        if (fd > 2 && Files.isSymbolicLink(descriptor)) {
+          String target = Files.readSymbolicLink(descriptor).toString();
+          if (own.stream().anyMatch(target::startsWith)) {
+            LibC.INSTANCE.fcntl(fd, LibC.F_SETFD, LibC.FD_CLOEXEC);
+          }
+        }
+      }
+    } catch (IOException | LastErrorException e) {
+      // Then the command has a few more files open than it needs.
+    }
+  }
+
+  private String shown() {
+    String words = String.join(" ", command).replaceAll("\\p{Cntrl}", " ");
+    return words.length() <= SHOWN_COMMAND ? words : words.substring(0, SHOWN_COMMAND) + "...";
+  }
+
+  private static Optional<Path> find(String name) {
+    if (name.contains("/")) {
+      return Optional.of(Path.of(name)).filter(Files::exists);
+    }
+    String path = System.getenv().getOrDefault("PATH", "/usr/local/bin:/usr/bin:/bin");
+    for (String folder : path.split(":")) {
+      Path candidate = Path.of(folder.isEmpty() ? "." : folder, name);
+      if (Files.isExecutable(candidate) && !Files.isDirectory(candidate)) {
+        return Optional.of(candidate);
+      }
+    }
+    return Optional.empty();
+  }
+}

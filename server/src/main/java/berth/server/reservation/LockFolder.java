@@ -1,0 +1,154 @@
+package berth.server.reservation;
+
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * The folder with the lock files that all processes of a machine share, under names that are older
+ * than Berth: {@code tmp_lock_sysgpus} for whoever is choosing, {@code tmp_lock_gpu0} and so on for
+ * whoever has chosen.
+ */
+final class LockFolder {
+  /** Where everybody looks for them. */
+  static final Path DEFAULT = Path.of("/tmp");
+
+  private static final int DESCRIPTION_BYTES = 512;
+
+  // A file that had to be made may replace one that a cleaner removed while it was held. Its
+  // holder, if it is of Berth's
+  // making, notices at once and locks the new one; this is how long it may take.
+  private static final Duration SETTLE = Duration.ofMillis(50);
+
+  private final Path folder;
+
+  /**
+   * @throws BerthException if the folder does not exist
+   */
+  LockFolder(Path folder) {
+    this.folder = folder.toAbsolutePath();
+    if (!Files.isDirectory(this.folder)) {
+      throw new BerthException(
+          Reason.UNAVAILABLE, "the lock folder " + this.folder + " does not exist");
+    }
+  }
+
+  Path path() {
+    return folder;
+  }
+
+  Path system() {
+    return folder.resolve("tmp_lock_sysgpus");
+  }
+
+  Path gpu(int index) {
+    return folder.resolve("tmp_lock_gpu" + index);
+  }
+
+  /** Where Berth's processes queue for the system lock. */
+  Path queue() {
+    return folder.resolve("tmp_lock_berth_queue");
+  }
+
+  /** Where Berth's processes lock ports: byte number {@code p} is port {@code p}. */
+  Path ports() {
+    return folder.resolve("tmp_lock_berth_ports");
+  }
+
+  /** Locks a file if it is free. */
+  static Optional<LockFile> tryLock(Path path) {
+    while (true) {
+      LockFile file = settled(path);
+      if (!file.tryLock()) {
+        file.close();
+        return Optional.empty();
+      }
+      if (file.isCurrent()) {
+        return Optional.of(file);
+      }
+      file.close();
+    }
+  }
+
+  /** Locks a file as soon as it is free. Empty if cancelled before that. */
+  static Optional<LockFile> lock(Path path, LockWait wait) {
+    while (true) {
+      LockFile file = settled(path);
+      if (!file.lock(wait)) {
+        file.close();
+        return Optional.empty();
+      }
+      if (file.isCurrent()) {
+        return Optional.of(file);
+      }
+      file.close();
+    }
+  }
+
+  /**
+   * Locks the file that has taken the place of one we hold. Does not wait for whom we hold it
+   * against.
+   */
+  static Optional<LockFile> relock(Path path) {
+    LockFile file = LockFile.open(path);
+    if (file.tryLock()) {
+      return Optional.of(file);
+    }
+    file.close();
+    return Optional.empty();
+  }
+
+  /**
+   * Makes the files of GPUs 0 to {@code count - 1} where they are missing, so that nobody has to
+   * wait for them later.
+   */
+  void prepare(int count) {
+    LockFile.open(system()).close();
+    for (int index = 0; index < count; index++) {
+      LockFile.open(gpu(index)).close();
+    }
+  }
+
+  /** Who has locked a GPU. */
+  record Holder(OptionalInt pid, String description) {}
+
+  /** Who has locked this GPU, if anybody has. */
+  Optional<Holder> holder(int index) {
+    Path path = gpu(index);
+    if (!Files.exists(path)) {
+      return Optional.empty();
+    }
+    try (LockFile file = LockFile.open(path)) {
+      LockFile.Foreign foreign = file.foreign(0, 0);
+      if (foreign == null) {
+        return Optional.empty();
+      }
+      // Whoever has a pid holds a lock of the old kind, and what the file says is not about it.
+      String description =
+          foreign.pid().isPresent()
+              ? ProcessHandle.of(foreign.pid().getAsInt())
+                  .flatMap(process -> process.info().commandLine())
+                  .orElse("")
+              : new String(file.read(DESCRIPTION_BYTES), StandardCharsets.UTF_8).strip();
+      return Optional.of(new Holder(foreign.pid(), description));
+    }
+  }
+
+  private static LockFile settled(Path path) {
+    LockFile file = LockFile.open(path);
+    if (file.created()) {
+      try {
+        TimeUnit.NANOSECONDS.sleep(SETTLE.toNanos());
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+      }
+    }
+    return file;
+  }
+}

@@ -1,0 +1,53 @@
+package berth.server.reservation;
+
+import java.time.Instant;
+import java.util.List;
+import java.util.Optional;
+import java.util.OptionalInt;
+
+/**
+ * GPUs and ports that are held for somebody.
+ *
+ * @param gpus by ascending index
+ * @param ports ascending
+ * @param expires when it ends if nobody prolongs it; empty if it lives by something else
+ * @param process the process it lives by
+ */
+public record Reservation(
+    String id,
+    List<HeldGpu> gpus,
+    List<Integer> ports,
+    Owner owner,
+    String purpose,
+    Instant granted,
+    Optional<Expiry> expires,
+    OptionalInt process) {
+
+  /** A GPU by its index and its identity. */
+  public record HeldGpu(int index, String uuid) {}
+
+  /** Whom it belongs to. */
+  public record Owner(String user, String host) {
+    @Override
+    public String toString() {
+      return user + "@" + host;
+    }
+  }
+
+  /**
+   * The end on both clocks.
+   *
+   * @param wall for people
+   * @param nanos what counts, on the machine's monotonic clock
+   */
+  public record Expiry(Instant wall, long nanos) {}
+
+  public Reservation {
+    gpus = List.copyOf(gpus);
+    ports = List.copyOf(ports);
+  }
+
+  Reservation expiring(Expiry expiry) {
+    return new Reservation(id, gpus, ports, owner, purpose, granted, Optional.of(expiry), process);
+  }
+}
