@@ -103,6 +103,7 @@ static struct stat last_read;
 static Host host;
 static int initialized;
 static unsigned reported_xid[MAX_GPUS];
+static int registered[MAX_GPUS]; /* whether errors of GPU i are asked for */
 static char handles[MAX_GPUS]; /* the address of handles[i] is the handle of GPU i */
 
 static u64 mib(const char *text) { return strcmp(text, "-") == 0 ? ~0ULL : strtoull(text, NULL, 10) << 20; }
@@ -485,6 +486,7 @@ API int nvmlEventSetCreate(void **set) {
     *set = &reported_xid; /* one set is all we need */
     for (unsigned i = 0; i < MAX_GPUS; i++) {
         reported_xid[i] = host.gpu[i].xid_number;
+        registered[i] = 0;
     }
     return leave(initialized ? SUCCESS : UNINITIALIZED);
 }
@@ -497,7 +499,7 @@ API int nvmlDeviceRegisterEvents(void *device, u64 types, void *set) {
     if (set != &reported_xid || types != EVENT_XID) {
         return INVALID_ARGUMENT;
     }
-    QUERY(device, 1, (void)0);
+    QUERY(device, 1, registered[g - host.gpu] = 1);
 }
 
 static int wait_event(EventData *data, unsigned timeout) {
@@ -507,7 +509,7 @@ static int wait_event(EventData *data, unsigned timeout) {
             return leave(UNINITIALIZED);
         }
         for (unsigned i = 0; i < host.gpu_count; i++) {
-            if (host.gpu[i].xid_number > reported_xid[i]) {
+            if (registered[i] && host.gpu[i].xid_number > reported_xid[i]) {
                 reported_xid[i] = host.gpu[i].xid_number;
                 data->device = &handles[i], data->eventType = EVENT_XID, data->eventData = host.gpu[i].xid_code;
                 return leave(SUCCESS);

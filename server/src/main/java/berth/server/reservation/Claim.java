@@ -47,6 +47,7 @@ final class Claim implements AutoCloseable {
   private final LinkedBlockingQueue<Event> events = new LinkedBlockingQueue<>();
   private final Map<Integer, LockFile> locked = new TreeMap<>();
   private final Map<Integer, Waiter> waiters = new TreeMap<>();
+  private List<Integer> kept = List.of();
   private volatile BerthException cancelled;
 
   /** Takes a place in the line at once. */
@@ -154,7 +155,6 @@ final class Claim implements AutoCloseable {
     GpuSample sample = protocol.gpus().newest();
     List<Gpu> usable = wish.usable(sample);
     int needed = wish.needed(usable.size());
-    List<Integer> before = new ArrayList<>(locked.keySet());
     List<Gpu> available = new ArrayList<>();
     for (Gpu gpu : usable) {
       if (wish.hasRoom(gpu) && !usedByStrangers(gpu, sample) && lock(gpu.index())) {
@@ -162,11 +162,12 @@ final class Claim implements AutoCloseable {
       }
     }
     if (available.size() < needed) {
+      kept = List.copyOf(locked.keySet());
       return List.of();
     }
     // What was gathered in earlier rounds stays, as those who know the old protocol expect.
     List<Integer> indices = available.stream().map(Gpu::index).toList();
-    List<Integer> fixed = before.stream().filter(indices::contains).limit(needed).toList();
+    List<Integer> fixed = kept.stream().filter(indices::contains).limit(needed).toList();
     List<Integer> free = indices.stream().filter(index -> !fixed.contains(index)).toList();
     List<Integer> best = new Topology(sample.links()).best(needed, fixed, free);
     return available.stream().filter(gpu -> best.contains(gpu.index())).toList();

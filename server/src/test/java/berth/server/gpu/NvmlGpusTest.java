@@ -310,6 +310,24 @@ class NvmlGpusTest {
   }
 
   @Test
+  void aGpuThatMovedToAnotherIndexIsNotTakenForTheOneAtItsOldIndex() {
+    NvmlStandIn standIn = standIn(3, NvmlStandIn.SPARSE);
+    NvmlGpus gpus = standIn.gpus();
+    gpus.read();
+    standIn.describe("gpu GPU-b\n");
+    gpus.read();
+
+    standIn.describe("gpu GPU-b\ngpu GPU-c\nstatus 15\n");
+
+    assertThat(gpus.read().gpus())
+        .extracting(Gpu::index, Gpu::uuid, gpu -> gpu.health().state())
+        .containsExactly(
+            tuple(0, "GPU-a", GpuHealth.State.LOST),
+            tuple(0, "GPU-b", GpuHealth.State.HEALTHY),
+            tuple(1, "", GpuHealth.State.LOST));
+  }
+
+  @Test
   void aGpuThatFailsForAnotherReasonIsSick() {
     NvmlStandIn standIn = standIn(3, NvmlStandIn.RICH);
     NvmlGpus gpus = standIn.gpus();

@@ -1,0 +1,226 @@
+package berth.server.reservation;
+
+import berth.rpc.BerthException;
+import berth.server.gpu.GpuMonitor;
+import berth.server.reservation.Reservation.Owner;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/** A machine with simulated GPUs, its lock folder, and daemons on it. */
+final class Box implements AutoCloseable {
+  private static final Duration PATIENCE = Duration.ofSeconds(20);
+
+  private final Path locks;
+  private final Path states;
+  private final Path description;
+  private final GpuMonitor gpus;
+  private final List<Reservations> daemons = new ArrayList<>();
+  private final AtomicInteger names = new AtomicInteger();
+
+  Box(Path folder, String description) {
+    try {
+      this.locks = Files.createDirectory(folder.resolve("locks"));
+      this.states = Files.createDirectory(folder.resolve("states"));
+      this.description = Files.writeString(folder.resolve("gpus.txt"), description);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+    this.gpus =
+        GpuMonitor.ofSimulation(
+            this.description.toString(),
+            "",
+            new GpuMonitor.Timing(
+                Duration.ofMillis(50), Duration.ofSeconds(60), Duration.ofSeconds(5)));
+    try {
+      gpus.awaitFirstSample(PATIENCE);
+    } catch (InterruptedException e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  /** So many GPUs that are all alike. */
+  static String gpus(int count) {
+    StringBuilder text = new StringBuilder();
+    for (int i = 0; i < count; i++) {
+      text.append("gpu GPU-").append(i).append("\n  name Simulated A100\n  memory 81920 0\n");
+      text.append("  processes\n");
+    }
+    return text.toString();
+  }
+
+  Path locks() {
+    return locks;
+  }
+
+  Path lock(int gpu) {
+    return locks.resolve("tmp_lock_gpu" + gpu);
+  }
+
+  Path systemLock() {
+    return locks.resolve("tmp_lock_sysgpus");
+  }
+
+  GpuMonitor monitor() {
+    return gpus;
+  }
+
+  Reservations daemon() {
+    return daemon("d" + names.incrementAndGet(), "20000-20999");
+  }
+
+  Reservations daemon(String name, String ports) {
+    Reservations daemon =
+        Reservations.open(
+            new Reservations.Settings(name, locks, states.resolve(name), ports, false), gpus);
+    daemons.add(daemon);
+    return daemon;
+  }
+
+  /** Changes the GPUs, and returns when the change has been sampled. */
+  void describe(String text) throws InterruptedException {
+    try {
+      Path next = Files.writeString(description.resolveSibling("next.txt"), text);
+      Files.move(next, description, StandardCopyOption.ATOMIC_MOVE);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+    // The first is the newest known, the second may be under way already, the third is new for
+    // sure.
+    CountDownLatch samples = new CountDownLatch(3);
+    Runnable stop = gpus.listen(new Samples(samples));
+    samples.await(PATIENCE.toSeconds(), TimeUnit.SECONDS);
+    stop.run();
+  }
+
+  @Override
+  public void close() {
+    daemons.forEach(Reservations::close);
+    gpus.close();
+  }
+
+  /** A request for so many GPUs that waits for ever and lives by renewals. */
+  static ReservationRequest asking(int count) {
+    return asking(GpuWish.of(count), Optional.empty());
+  }
+
+  /** The same without waiting. */
+  static ReservationRequest askingNow(int count) {
+    return asking(GpuWish.of(count), Optional.of(Duration.ZERO));
+  }
+
+  static ReservationRequest asking(GpuWish wish, Optional<Duration> wait) {
+    return request(wish, wait, new Lifetime.Renewals(Duration.ofMinutes(10)), "");
+  }
+
+  static ReservationRequest request(
+      GpuWish wish, Optional<Duration> wait, Lifetime lifetime, String requestId) {
+    return new ReservationRequest(
+        Optional.of(wish), 0, wait, lifetime, new Owner("ada", "laptop"), "test", requestId);
+  }
+
+  /** What becomes of a request. */
+  static final class Outcome implements ReservationListener {
+    private final CompletableFuture<Reservation> granted = new CompletableFuture<>();
+    private final CompletableFuture<Void> waiting = new CompletableFuture<>();
+    private final CompletableFuture<Void> ended = new CompletableFuture<>();
+    private final List<Integer> positions = new ArrayList<>();
+    private Runnable leave = () -> {};
+
+    static Outcome of(Reservations daemon, ReservationRequest request) {
+      Outcome outcome = new Outcome();
+      outcome.leave = daemon.reserve(request, outcome);
+      return outcome;
+    }
+
+    @Override
+    public void queued(int ahead) {
+      synchronized (positions) {
+        positions.add(ahead);
+      }
+      waiting.complete(null);
+    }
+
+    @Override
+    public void granted(Reservation reservation) {
+      granted.complete(reservation);
+    }
+
+    @Override
+    public void failed(BerthException why) {
+      granted.completeExceptionally(why);
+    }
+
+    @Override
+    public void ended() {
+      ended.complete(null);
+    }
+
+    /** The grant, as soon as there is one; throws why there is none. */
+    Reservation get() {
+      return await(granted);
+    }
+
+    boolean isGranted() {
+      return granted.isDone();
+    }
+
+    /** Returns once the request had to wait. */
+    Outcome awaitQueued() {
+      await(waiting);
+      return this;
+    }
+
+    void awaitEnd() {
+      await(ended);
+    }
+
+    List<Integer> positions() {
+      synchronized (positions) {
+        return List.copyOf(positions);
+      }
+    }
+
+    void leave() {
+      leave.run();
+    }
+
+    private static <T> T await(CompletableFuture<T> future) {
+      try {
+        return future.get(PATIENCE.toSeconds(), TimeUnit.SECONDS);
+      } catch (ExecutionException e) {
+        if (e.getCause() instanceof BerthException expected) {
+          throw expected;
+        }
+        throw new AssertionError(e.getCause());
+      } catch (TimeoutException | InterruptedException e) {
+        throw new AssertionError("nothing happened within " + PATIENCE, e);
+      }
+    }
+  }
+
+  private record Samples(CountDownLatch latch) implements berth.server.gpu.GpuListener {
+    @Override
+    public void sampled(berth.server.gpu.GpuSample sample) {
+      latch.countDown();
+    }
+
+    @Override
+    public void healthChanged(berth.server.gpu.GpuHealthChange change) {}
+
+    @Override
+    public void stopped() {}
+  }
+}

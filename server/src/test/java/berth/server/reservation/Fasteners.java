@@ -1,0 +1,74 @@
+package berth.server.reservation;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+
+/** A Python process that holds locks through the real fasteners package, until it is closed. */
+final class Fasteners implements AutoCloseable {
+  private static final Path SCRIPT =
+      Path.of(System.getProperty("berth.root"), "server/src/test/python/fasteners_locks.py");
+
+  private final Process process;
+
+  private Fasteners(Process process) {
+    this.process = process;
+  }
+
+  static Fasteners hold(Path... files) {
+    Process process = start("hold", files);
+    assertThat(firstLine(process)).isEqualTo("held");
+    return new Fasteners(process);
+  }
+
+  static boolean isFree(Path file) {
+    return firstLine(start("try", file)).equals("free");
+  }
+
+  long pid() {
+    return process.pid();
+  }
+
+  /** Lets go in order. */
+  @Override
+  public void close() {
+    try {
+      process.getOutputStream().close();
+      process.waitFor();
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    } catch (InterruptedException e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  void kill() {
+    process.destroyForcibly();
+  }
+
+  private static Process start(String action, Path... files) {
+    List<String> command = new ArrayList<>(List.of("/usr/bin/python3", SCRIPT.toString(), action));
+    for (Path file : files) {
+      command.add(file.toString());
+    }
+    try {
+      return new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  private static String firstLine(Process process) {
+    BufferedReader reader = process.inputReader();
+    try {
+      return String.valueOf(reader.readLine());
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+}
