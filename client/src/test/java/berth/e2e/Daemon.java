@@ -42,12 +42,18 @@ final class Daemon implements AutoCloseable {
             .orElseThrow();
   }
 
-  /** Starts {@code name} with {@code args}; its log goes to a file in {@code folder}. */
+  /** Starts {@code name} with {@code args}; its log, locks and state are in {@code folder}. */
   static Daemon start(Path folder, String name, String... args) {
     List<String> command =
         new ArrayList<>(List.of(Installed.command(name), "--listen", "127.0.0.1:0"));
     command.addAll(List.of(args));
     try {
+      if (name.equals("berthd")) {
+        // Not the machine's own: a test must not meet the GPUs of others.
+        Path locks = Files.createDirectories(folder.resolve("locks"));
+        Path state = folder.resolve("state");
+        command.addAll(List.of("--lock-dir", locks.toString(), "--state-dir", state.toString()));
+      }
       Path log = Files.createTempFile(folder, name, ".log");
       ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
       return new Daemon(builder.redirectOutput(log.toFile()).start(), log);
@@ -58,6 +64,10 @@ final class Daemon implements AutoCloseable {
 
   String address() {
     return address;
+  }
+
+  long pid() {
+    return process.pid();
   }
 
   String log() {
@@ -75,6 +85,11 @@ final class Daemon implements AutoCloseable {
       throw new AssertionError("the daemon did not stop: " + log());
     }
     return process.exitValue();
+  }
+
+  /** Sends SIGKILL, and returns when it is dead. */
+  void kill() throws InterruptedException {
+    process.destroyForcibly().waitFor();
   }
 
   @Override

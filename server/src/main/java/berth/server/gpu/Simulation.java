@@ -66,10 +66,12 @@ final class Simulation implements GpuSource {
     // The stand-in has global state, and a library is loaded once per file: a copy of its own keeps
     // two apart.
     Path copy = Files.copy(library, folder.resolve(NvmlGpus.LIBRARY));
+    // JNA unloads a library that nobody holds, and the stand-in would forget what it was told.
+    NvmlLibrary held = NvmlGpus.load(copy.toString());
     NativeLibrary.getInstance(copy.toString())
         .getFunction("nvmlSimDescribe")
         .invoke(new Object[] {description.toString()});
-    return new NvmlGpus(() -> NvmlGpus.load(copy.toString()), true, RETRY, System::nanoTime);
+    return new NvmlGpus(() -> held, true, RETRY, System::nanoTime);
   }
 
   /** The stand-in of this installation, unless it was built without a C compiler. */

@@ -178,14 +178,16 @@ final class Claim implements AutoCloseable {
     if (locked.containsKey(index)) {
       return true;
     }
-    if (waiters.containsKey(index)) {
-      return false;
-    }
+    // Also where a thread waits already: it may not have woken up yet, and the lowest of several
+    // GPUs that are freed
+    // together should be seen first.
     Optional<LockFile> file = LockFolder.tryLock(protocol.folder().gpu(index));
     if (file.isPresent()) {
-      locked.put(index, file.get());
-      protocol.gathered().add(index);
+      gathered(index, file.get());
       return true;
+    }
+    if (waiters.containsKey(index)) {
+      return false;
     }
     LockWait wait = new LockWait();
     waiters.put(
@@ -206,15 +208,18 @@ final class Claim implements AutoCloseable {
   }
 
   private void takeOver(int index) throws InterruptedException {
-    Waiter waiter = waiters.remove(index);
+    Waiter waiter = waiters.get(index);
     if (waiter != null) {
-      result(waiter)
-          .ifPresent(
-              file -> {
-                locked.put(index, file);
-                protocol.gathered().add(index);
-                protocol.freed(index);
-              });
+      result(waiter).ifPresent(file -> gathered(index, file));
+      waiters.remove(index);
+    }
+  }
+
+  private void gathered(int index, LockFile file) {
+    locked.put(index, file);
+    protocol.gathered().add(index);
+    if (waiters.containsKey(index)) {
+      protocol.freed(index);
     }
   }
 

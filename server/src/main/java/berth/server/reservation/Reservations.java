@@ -312,6 +312,7 @@ public final class Reservations implements AutoCloseable {
       throw e;
     }
     synchronized (this) {
+      line.remove(pending);
       pending.granted = reservation.reservation().id();
       if (pending.gone) {
         end(pending.granted, "its caller has gone");

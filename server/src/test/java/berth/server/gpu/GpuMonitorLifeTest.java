@@ -23,11 +23,11 @@ class GpuMonitorLifeTest {
     var standIn = new NvmlStandIn(folder, 3, NvmlStandIn.SPARSE);
     GpuMonitor monitor = GpuMonitor.start(standIn.gpus(), TIMING);
     assertThat(monitor.awaitFirstSample(PATIENCE)).isTrue();
-    assertThat(standIn.load().nvmlDeviceGetCount(new IntByReference())).isZero();
+    assertThat(standIn.library().nvmlDeviceGetCount(new IntByReference())).isZero();
 
     monitor.close();
 
-    assertThat(standIn.load().nvmlDeviceGetCount(new IntByReference())).isEqualTo(UNINITIALIZED);
+    assertThat(standIn.library().nvmlDeviceGetCount(new IntByReference())).isEqualTo(UNINITIALIZED);
   }
 
   @Test

@@ -206,7 +206,7 @@ class NvmlGpusTest {
               if (attempts.incrementAndGet() == 1) {
                 throw new UnsatisfiedLinkError("not yet");
               }
-              return installed.load();
+              return installed.library();
             },
             false,
             RETRY,
@@ -402,7 +402,7 @@ class NvmlGpusTest {
     NvmlStandIn standIn =
         standIn(
             3, "gpu GPU-a\nprocess " + self.pid() + " 1\nprocess " + Integer.MAX_VALUE + " 1\n");
-    var real = new NvmlGpus(standIn::load, false, RETRY, nanos::get);
+    var real = new NvmlGpus(standIn::library, false, RETRY, nanos::get);
 
     assertThat(real.read().gpus().get(0).processes().orElseThrow())
         .extracting(Gpu.Process::user, Gpu.Process::command)

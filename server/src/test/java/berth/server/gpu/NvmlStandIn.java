@@ -49,7 +49,8 @@ final class NvmlStandIn implements AutoCloseable {
   /** Two GPUs that answer nothing but who they are. */
   static final String SPARSE = "gpu GPU-a\ngpu GPU-b\n";
 
-  private final Path library;
+  // Held, since JNA unloads a library that nobody holds.
+  private final NvmlLibrary library;
   private final Path description;
 
   /**
@@ -60,15 +61,14 @@ final class NvmlStandIn implements AutoCloseable {
     String libraries = Objects.requireNonNull(System.getProperty("berth.nvmlSim"), "berth.nvmlSim");
     description = folder.resolve("gpus.txt");
     describe(text);
+    Path copy = folder.resolve(NvmlGpus.LIBRARY);
     try {
-      library =
-          Files.copy(
-              Path.of(libraries, String.valueOf(generation), NvmlGpus.LIBRARY),
-              folder.resolve(NvmlGpus.LIBRARY));
+      Files.copy(Path.of(libraries, String.valueOf(generation), NvmlGpus.LIBRARY), copy);
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
-    NativeLibrary.getInstance(library.toString())
+    library = NvmlGpus.load(copy.toString());
+    NativeLibrary.getInstance(copy.toString())
         .getFunction("nvmlSimDescribe")
         .invoke(new Object[] {description.toString()});
   }
@@ -88,8 +88,8 @@ final class NvmlStandIn implements AutoCloseable {
     return description;
   }
 
-  NvmlLibrary load() {
-    return NvmlGpus.load(library.toString());
+  NvmlLibrary library() {
+    return library;
   }
 
   /** A source that initialises NVML again on every read, if there is a reason to. */
@@ -98,7 +98,7 @@ final class NvmlStandIn implements AutoCloseable {
   }
 
   NvmlGpus gpus(Duration retryAfter, LongSupplier nanoClock) {
-    return new NvmlGpus(this::load, true, retryAfter, nanoClock);
+    return new NvmlGpus(this::library, true, retryAfter, nanoClock);
   }
 
   /** Ends a hang, so that whoever is caught in it can stop. */

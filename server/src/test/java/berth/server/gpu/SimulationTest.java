@@ -6,11 +6,13 @@ import static org.awaitility.Awaitility.await;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import com.sun.jna.NativeLibrary;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 import java.util.UUID;
@@ -93,6 +95,25 @@ class SimulationTest {
     source.close();
 
     assertThat(own.get(0)).doesNotExist();
+  }
+
+  @Test
+  void survivesTheGarbageCollector() throws IOException {
+    Path library = libraries().skip(1).findFirst().orElseThrow().orElseThrow();
+    try (GpuSource source = Simulation.open("2", "x", Optional.of(library))) {
+      // JNA unloads a library that nobody holds. When this one is gone, so is any other.
+      String forgotten = Files.copy(library, folder.resolve("held-by-nobody.so")).toString();
+      NativeLibrary.getInstance(forgotten);
+      await()
+          .atMost(Duration.ofSeconds(30))
+          .until(
+              () -> {
+                System.gc();
+                return !Files.readString(Path.of("/proc/self/maps")).contains(forgotten);
+              });
+
+      assertThat(source.read().gpus()).hasSize(2);
+    }
   }
 
   @ParameterizedTest
