@@ -24,17 +24,19 @@ record() {
 
 # Starts a daemon and sets $address to where it listens.
 start() {
-  log=$work/$1.log
+  name=$1
+  shift
+  log=$work/$name.log
   : >"$log"
-  record "$1"
-  "$bin/$@" --listen 127.0.0.1:0 2>"$log" &
+  record "$name"
+  "$bin/$name" "$@" --listen 127.0.0.1:0 2>"$log" &
   pid=$!
   pids="$pids $pid"
   tries=0
   until address=$(sed -n 's/.*listens on //p' "$log") && [ -n "$address" ]; do
     tries=$((tries + 1))
     if [ $tries -gt 300 ] || ! kill -0 "$pid" 2>/dev/null; then
-      echo "class-archive.sh: $1 did not start:" >&2
+      echo "class-archive.sh: $name did not start:" >&2
       cat "$log" >&2
       exit 1
     fi

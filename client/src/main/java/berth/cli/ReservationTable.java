@@ -146,7 +146,7 @@ final class ReservationTable {
     if (seconds < 120) {
       return seconds + "s";
     }
-    long minutes = seconds / 60;
+    long minutes = (seconds + 30) / 60;
     return minutes < 120
         ? minutes + "m"
         : minutes / 60 + "h" + (minutes % 60 == 0 ? "" : minutes % 60 + "m");

@@ -188,7 +188,7 @@ class GpuGrpcServiceTest {
     assertThat(watch.next().getReport().getGpus(1).getHealth()).isEqualTo(lost.getAfter());
 
     standIn.describe(NvmlStandIn.RICH);
-    assertThat(watch.nextChange().getAfter()).isEqualTo(HEALTHY);
+    watch.awaitChangeTo(HEALTHY);
 
     standIn.describe(NvmlStandIn.RICH.replace("gpu GPU-b", "xid 1 79\ngpu GPU-b"));
     berth.v1.GpuHealthChange sick = watch.nextChange();
@@ -225,9 +225,7 @@ class GpuGrpcServiceTest {
     assertThat(health(watch().next().getReport())).containsExactly(unknown, unknown);
 
     standIn.describe(NvmlStandIn.RICH);
-    while (!watch.nextChange().getAfter().equals(HEALTHY)) {
-      // The other GPU's change to unknown.
-    }
+    watch.awaitChangeTo(HEALTHY);
     awaitList(
         report -> {
           assertThat(report.hasProblem()).isFalse();
@@ -454,6 +452,14 @@ class GpuGrpcServiceTest {
         response = next();
       }
       return response.getHealthChange();
+    }
+
+    /** Passes over other changes: a loss in the middle of a reading is told for two reasons. */
+    void awaitChangeTo(berth.v1.GpuHealth health) {
+      berth.v1.GpuHealth after;
+      do {
+        after = nextChange().getAfter();
+      } while (!after.equals(health));
     }
 
     Status end() throws Exception {
