@@ -48,6 +48,7 @@ final class Claim implements AutoCloseable {
   private final Map<Integer, LockFile> locked = new TreeMap<>();
   private final Map<Integer, Waiter> waiters = new TreeMap<>();
   private List<Integer> kept = List.of();
+  private volatile boolean atWork;
   private volatile BerthException cancelled;
 
   /** Takes a place in the line at once. */
@@ -60,6 +61,11 @@ final class Claim implements AutoCloseable {
   /** Requests that come before this one. */
   int ahead() {
     return ticket.ahead();
+  }
+
+  /** Whether somebody else comes first. */
+  boolean hasToQueue() {
+    return !atWork && (ticket.ahead() > 0 || protocol.folder().systemIsLocked());
   }
 
   /** Ends {@link #run} with {@code why}, wherever it is. */
@@ -90,6 +96,7 @@ final class Claim implements AutoCloseable {
       ticket.giveWayToOthers();
       LockFile system =
           LockFolder.lock(protocol.folder().system(), turn).orElseThrow(() -> cancelled);
+      atWork = true;
       try {
         return gather(waits, waiting);
       } finally {

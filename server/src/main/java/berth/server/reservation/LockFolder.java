@@ -19,6 +19,9 @@ final class LockFolder {
   /** Where everybody looks for them. */
   static final Path DEFAULT = Path.of("/tmp");
 
+  /** How the names of the GPUs' lock files begin. */
+  static final String GPU_PREFIX = "tmp_lock_gpu";
+
   private static final int DESCRIPTION_BYTES = 512;
 
   // A file that had to be made may replace one that a cleaner removed while it was held. Its
@@ -48,7 +51,7 @@ final class LockFolder {
   }
 
   Path gpu(int index) {
-    return folder.resolve("tmp_lock_gpu" + index);
+    return folder.resolve(GPU_PREFIX + index);
   }
 
   /** Where Berth's processes queue for the system lock. */
@@ -112,6 +115,13 @@ final class LockFolder {
     LockFile.open(system()).close();
     for (int index = 0; index < count; index++) {
       LockFile.open(gpu(index)).close();
+    }
+  }
+
+  /** Whether somebody is choosing GPUs at this moment. */
+  boolean systemIsLocked() {
+    try (LockFile file = LockFile.open(system())) {
+      return file.foreign(0, 0) != null;
     }
   }
 

@@ -4,6 +4,7 @@ import berth.server.gpu.GpuMonitor;
 import java.io.IOException;
 import java.nio.file.ClosedWatchServiceException;
 import java.nio.file.StandardWatchEventKinds;
+import java.nio.file.WatchEvent;
 import java.nio.file.WatchKey;
 import java.nio.file.WatchService;
 import java.util.Map;
@@ -110,7 +111,11 @@ final class LockProtocol implements AutoCloseable {
   private WatchService startGuard() {
     try {
       WatchService service = folder.path().getFileSystem().newWatchService();
-      folder.path().register(service, StandardWatchEventKinds.ENTRY_DELETE);
+      // A rename onto a lock file is a creation, not a deletion.
+      folder
+          .path()
+          .register(
+              service, StandardWatchEventKinds.ENTRY_DELETE, StandardWatchEventKinds.ENTRY_CREATE);
       Thread guard = new Thread(() -> guard(service), "lock-guard");
       guard.setDaemon(true);
       guard.start();
@@ -124,8 +129,10 @@ final class LockProtocol implements AutoCloseable {
     try {
       while (true) {
         WatchKey key = service.take();
-        key.pollEvents();
-        held.forEach(HeldGpus::relockReplaced);
+        // Other people's files come and go in this folder all the time.
+        if (key.pollEvents().stream().anyMatch(LockProtocol::concernsALock)) {
+          held.forEach(HeldGpus::relockReplaced);
+        }
         if (!key.reset()) {
           log.error("the lock folder {} is gone", folder.path());
           return;
@@ -134,5 +141,10 @@ final class LockProtocol implements AutoCloseable {
     } catch (InterruptedException | ClosedWatchServiceException e) {
       // The process ends.
     }
+  }
+
+  private static boolean concernsALock(WatchEvent<?> event) {
+    return event.kind() == StandardWatchEventKinds.OVERFLOW
+        || event.context().toString().startsWith(LockFolder.GPU_PREFIX);
   }
 }

@@ -22,6 +22,7 @@ public record ReservationRequest(
     String requestId) {
   private static final int LONGEST_PURPOSE = 200;
   private static final int LONGEST_REQUEST_ID = 100;
+  private static final int LONGEST_OWNER = 200;
 
   public ReservationRequest {
     if (gpus.isEmpty() && ports == 0) {
@@ -32,6 +33,9 @@ public record ReservationRequest(
     }
     if (waitAtMost.map(Duration::isNegative).orElse(false)) {
       throw invalid("a negative time to wait is asked for");
+    }
+    if (owner.toString().length() > LONGEST_OWNER) {
+      throw invalid("the owner has more than " + LONGEST_OWNER + " characters");
     }
     if (purpose.length() > LONGEST_PURPOSE) {
       throw invalid(

@@ -500,6 +500,11 @@ public final class Reservations implements AutoCloseable {
       return;
     }
     ReservationRequest request = pending.request;
+    if (!request.waits() && line.get(0) == pending && !pending.claim.hasToQueue()) {
+      // It is only slow, as on a busy machine, and needs no more than time.
+      limitWait(pending);
+      return;
+    }
     GpuWish wish = request.gpus().get();
     String asked = wish.phrase(wish.needed(gpus.newest().gpus().size())) + " asked, ";
     int ahead = line.indexOf(pending);

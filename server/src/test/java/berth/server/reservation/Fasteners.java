@@ -27,7 +27,11 @@ final class Fasteners implements AutoCloseable {
   }
 
   static boolean isFree(Path file) {
-    return firstLine(start("try", file)).equals("free");
+    Process process = start("try", file);
+    boolean free = firstLine(process).equals("free");
+    // Until its end it holds the lock that it found free.
+    await(process);
+    return free;
   }
 
   long pid() {
@@ -39,12 +43,10 @@ final class Fasteners implements AutoCloseable {
   public void close() {
     try {
       process.getOutputStream().close();
-      process.waitFor();
     } catch (IOException e) {
       throw new UncheckedIOException(e);
-    } catch (InterruptedException e) {
-      throw new AssertionError(e);
     }
+    await(process);
   }
 
   void kill() {
@@ -60,6 +62,14 @@ final class Fasteners implements AutoCloseable {
       return new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
     } catch (IOException e) {
       throw new UncheckedIOException(e);
+    }
+  }
+
+  private static void await(Process process) {
+    try {
+      process.waitFor();
+    } catch (InterruptedException e) {
+      throw new AssertionError(e);
     }
   }
 
