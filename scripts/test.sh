@@ -5,11 +5,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/prerequisites.sh
 
-if [ -n "${GRADLE:-}" ]; then
-  require jdk gcc procps shellcheck python3-grpcio
-else
-  require jdk gradle gcc procps shellcheck python3-grpcio
-fi
+parts=(jdk gcc procps shellcheck python3-grpcio python3-fasteners)
+[ -n "${GRADLE:-}" ] || parts+=(gradle)
+require "${parts[@]}"
 gradle=${GRADLE:-gradle}
 
 # Counts come from the reports that JUnit writes, so a module that never ran its tests adds nothing and must fail.
