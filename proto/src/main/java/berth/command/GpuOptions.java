@@ -3,6 +3,7 @@ package berth.command;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
+import picocli.CommandLine.ArgGroup;
 import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.TypeConversionException;
@@ -13,20 +14,26 @@ import picocli.CommandLine.TypeConversionException;
 public final class GpuOptions {
   private static final int ALL = -1;
 
-  @Option(
-      names = {"-g", "--gpus"},
-      paramLabel = "N",
-      converter = CountConverter.class,
-      description =
-          "How many GPUs: a number, or 'all' (default: 1). The best connected free ones are taken.")
-  private Optional<Integer> count = Optional.empty();
+  @ArgGroup private Choice choice = new Choice();
 
-  @Option(
-      names = "--gpu",
-      paramLabel = "ID",
-      split = ",",
-      description = "Exactly this GPU, by index or UUID; may be repeated.")
-  private List<String> ids = List.of();
+  /** Either a number or given ones. */
+  static final class Choice {
+    @Option(
+        names = {"-g", "--gpus"},
+        paramLabel = "N",
+        converter = CountConverter.class,
+        description =
+            "How many GPUs: a number, or 'all' (default: 1). The best connected free ones are"
+                + " taken.")
+    private Optional<Integer> count = Optional.empty();
+
+    @Option(
+        names = "--gpu",
+        paramLabel = "ID",
+        split = ",",
+        description = "Exactly this GPU, by index or UUID; may be repeated.")
+    private List<String> ids = List.of();
+  }
 
   @Option(
       names = "--min-memory",
@@ -52,16 +59,16 @@ public final class GpuOptions {
 
   /** How many; -1 for all. Meaningless with {@link #ids}. */
   public int count() {
-    return count.orElse(1);
+    return choice.count.orElse(1);
   }
 
   /** Whether a number of GPUs was asked for in so many words. */
   public boolean countGiven() {
-    return count.isPresent();
+    return choice.count.isPresent();
   }
 
   public List<String> ids() {
-    return ids;
+    return choice.ids;
   }
 
   /** Bytes; 0 for any. */

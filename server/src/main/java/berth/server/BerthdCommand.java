@@ -1,8 +1,8 @@
 package berth.server;
 
+import berth.command.DaemonOptions;
 import berth.command.DurationConverter;
 import berth.command.ExitCode;
-import berth.command.StackTraceOption;
 import berth.command.Termination;
 import berth.command.Version;
 import berth.rpc.Address;
@@ -31,7 +31,9 @@ import picocli.CommandLine.Option;
     mixinStandardHelpOptions = true,
     versionProvider = Version.class,
     sortOptions = false,
-    description = "Reports the GPUs of this machine to everyone who may ask. Runs until SIGTERM.",
+    description =
+        "Reports and reserves the GPUs of this machine for everyone who may ask. Runs until"
+            + " SIGTERM.",
     footer = {
       "",
       "Every option but --config, --stacktrace, --help and --version may also stand in the file, as"
@@ -42,25 +44,7 @@ final class BerthdCommand implements Callable<Integer> {
   private static final Logger log = LoggerFactory.getLogger("berthd");
   private static final int PORT = 18812;
 
-  @Option(
-      names = "--config",
-      paramLabel = "FILE",
-      description = "YAML file with options; the command line wins over it.")
-  private Path config;
-
-  @Option(
-      names = "--listen",
-      paramLabel = "HOST:PORT",
-      defaultValue = "127.0.0.1:" + PORT,
-      description = "Address to listen on (default: ${DEFAULT-VALUE}). Port 0 takes any free one.")
-  private String listen;
-
-  @Option(
-      names = "--insecure",
-      description =
-          "Allow an address beyond loopback although calls are neither encrypted nor"
-              + " authenticated.")
-  private boolean insecure;
+  @Mixin private final DaemonOptions daemon = new DaemonOptions(PORT);
 
   @Option(
       names = "--name",
@@ -141,8 +125,6 @@ final class BerthdCommand implements Callable<Integer> {
               + " are left alone.")
   private boolean ignoreStrangers;
 
-  @Mixin private StackTraceOption stackTrace;
-
   @Override
   public Integer call() throws InterruptedException {
     String serverName = name.orElseGet(BerthdCommand::hostName);
@@ -162,7 +144,7 @@ final class BerthdCommand implements Callable<Integer> {
         "and --nvml-library exclude each other");
 
     var timing = new GpuMonitor.Timing(sampleInterval, xidRecovery, nvmlStall);
-    Address address = Address.parse(listen, PORT);
+    Address address = daemon.address();
     // The first to be opened is the last to be closed: the process ends with it.
     try (Termination termination = Termination.onSignal();
         GpuMonitor gpus =
@@ -180,7 +162,7 @@ final class BerthdCommand implements Callable<Integer> {
       try (Reservations reservations = Reservations.open(settings, gpus);
           RpcServer server =
               RpcServer.listenOn(address)
-                  .insecureBeyondLoopback(insecure)
+                  .insecureBeyondLoopback(daemon.insecure())
                   .service(new GpuGrpcService(serverName, gpus))
                   .service(new ReservationGrpcService(serverName, reservations))
                   .endStreams(reservations::close)

@@ -1,0 +1,50 @@
+package berth.command;
+
+import berth.rpc.Address;
+import java.nio.file.Path;
+import java.util.Optional;
+import picocli.CommandLine.Option;
+
+/** The options that every daemon has. */
+public final class DaemonOptions {
+  private final int defaultPort;
+
+  @Option(
+      names = ConfigFile.OPTION,
+      paramLabel = "FILE",
+      description = "YAML file with options; the command line wins over it.")
+  private Path config;
+
+  @Option(
+      names = "--listen",
+      paramLabel = "HOST:PORT",
+      description =
+          "Address to listen on (default: loopback; port 18812 for berthd, 18811 for"
+              + " berth-registry). Port 0 takes any free one.")
+  private Optional<String> listen = Optional.empty();
+
+  @Option(
+      names = "--insecure",
+      description =
+          "Allow an address beyond loopback although calls are neither encrypted nor"
+              + " authenticated.")
+  private boolean insecure;
+
+  @Option(
+      names = CommandRunner.STACK_TRACE,
+      description = "Show where in the code a failure happened.")
+  private boolean stackTrace;
+
+  public DaemonOptions(int defaultPort) {
+    this.defaultPort = defaultPort;
+  }
+
+  public Address address() {
+    return Address.parse(listen.orElse("127.0.0.1"), defaultPort);
+  }
+
+  /** Whether anyone may call who reaches the address. */
+  public boolean insecure() {
+    return insecure;
+  }
+}
