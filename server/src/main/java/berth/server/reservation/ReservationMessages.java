@@ -98,7 +98,7 @@ final class ReservationMessages {
     return message.build();
   }
 
-  ListReservationsResponse overview(Reservations.Overview overview) {
+  ListReservationsResponse overview(Overview overview) {
     ListReservationsResponse.Builder message =
         ListReservationsResponse.newBuilder()
             .setServer(serverName)
@@ -118,7 +118,7 @@ final class ReservationMessages {
     return message.build();
   }
 
-  private static berth.v1.Waiting waiting(Reservations.Waiting waiting) {
+  private static berth.v1.Waiting waiting(Overview.Waiting waiting) {
     ReservationRequest request = waiting.request();
     return berth.v1.Waiting.newBuilder()
         .setOwner(owner(request.owner()))
@@ -133,7 +133,7 @@ final class ReservationMessages {
         .build();
   }
 
-  private static LockHolder holder(Reservations.LockedByOther other) {
+  private static LockHolder holder(Overview.LockedByOther other) {
     return LockHolder.newBuilder()
         .setIndex(other.index())
         .setUuid(other.uuid())

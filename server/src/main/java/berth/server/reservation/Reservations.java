@@ -4,19 +4,21 @@ import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.gpu.Gpu;
 import berth.server.gpu.GpuMonitor;
+import berth.server.reservation.Overview.LockedByOther;
+import berth.server.reservation.Overview.UnreservedUse;
+import berth.server.reservation.Overview.Waiting;
 import berth.server.reservation.Reservation.Expiry;
+import berth.server.reservation.WaitingLine.Pending;
 import java.nio.file.Path;
 import java.security.SecureRandom;
 import java.time.Clock;
 import java.time.Duration;
-import java.time.Instant;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.OptionalInt;
 import java.util.Set;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
@@ -29,18 +31,13 @@ import org.slf4j.LoggerFactory;
 /**
  * Who holds which GPUs and ports of this machine, for how long, and who waits for them.
  *
- * <p>One thread serves the requests in the order in which they came; the order among the processes
- * of the machine is that of their tickets. Any thread may call; only {@link #close} waits for
- * anything.
+ * <p>Any thread may call; only {@link #close} waits for anything.
  */
 public final class Reservations implements AutoCloseable {
   private static final Logger log = LoggerFactory.getLogger(Reservations.class);
 
   /** For a request that names no other. */
   public static final Duration DEFAULT_LEASE = Duration.ofSeconds(30);
-
-  // Those before a request that does not want to wait may just be on their way through.
-  private static final Duration PASSING = Duration.ofMillis(250);
 
   private static final Duration STOP_GRACE = Duration.ofSeconds(2);
 
@@ -52,44 +49,11 @@ public final class Reservations implements AutoCloseable {
       String portRange,
       boolean ignoreStrangers) {}
 
-  /** A request in the line. */
-  public record Waiting(ReservationRequest request, Instant since) {}
-
-  /** A GPU that somebody else has locked. */
-  public record LockedByOther(int index, String uuid, OptionalInt pid, String description) {}
-
-  /** A GPU that is used although nobody has locked it. */
-  public record UnreservedUse(int index, String uuid, List<Integer> pids) {}
-
-  /** Everything at one moment. */
-  public record Overview(
-      List<Reservation> reservations,
-      List<Waiting> waiting,
-      List<LockedByOther> lockedByOthers,
-      List<UnreservedUse> unreservedUse,
-      boolean draining) {}
-
-  private static final class Pending {
-    private final ReservationRequest request;
-    private final Claim claim;
-    private final Instant since;
-    private ReservationListener listener;
-    private int told;
-    private String granted;
-    private boolean gone;
-
-    Pending(ReservationRequest request, Claim claim, ReservationListener listener, Instant since) {
-      this.request = request;
-      this.claim = claim;
-      this.listener = listener;
-      this.since = since;
-    }
-  }
-
   private final String serverName;
   private final GpuMonitor gpus;
   private final LockFolder folder;
   private final LockProtocol protocol;
+  private final WaitingLine line;
   private final PortRange ports;
   private final ReservationStore store;
   private final LongSupplier nanoClock;
@@ -97,10 +61,8 @@ public final class Reservations implements AutoCloseable {
   private final SecureRandom random = new SecureRandom();
   private final ScheduledThreadPoolExecutor timer =
       new ScheduledThreadPoolExecutor(1, daemonThreads("reservation-timer"));
-  private final Thread claimer = daemonThreads("reservation-claimer").newThread(this::serveAll);
 
   private final Map<String, HeldReservation> held = new LinkedHashMap<>();
-  private final List<Pending> line = new ArrayList<>();
   private boolean draining;
   private boolean closed;
 
@@ -115,6 +77,7 @@ public final class Reservations implements AutoCloseable {
     folder.prepare(gpus.newest().gpus().size());
     this.store = new ReservationStore(settings.stateFolder);
     this.protocol = new LockProtocol(folder, gpus, settings.ignoreStrangers);
+    this.line = new WaitingLine(this, protocol, timer, this::grant);
     timer.setRemoveOnCancelPolicy(true);
   }
 
@@ -127,7 +90,7 @@ public final class Reservations implements AutoCloseable {
     Reservations reservations =
         new Reservations(settings, gpus, System::nanoTime, Clock.systemUTC());
     reservations.recover();
-    reservations.claimer.start();
+    reservations.line.start();
     return reservations;
   }
 
@@ -155,22 +118,9 @@ public final class Reservations implements AutoCloseable {
         listener.granted(known.get().reservation());
         return () -> callerOf(request, id);
       }
-      Optional<Pending> same = sameInLine(request.requestId());
-      if (same.isPresent()) {
-        pending = same.get();
-        pending.listener.failed(
-            new BerthException(Reason.CANCELLED, "the same request was made again"));
-        pending.listener = listener;
-        pending.told = 0;
-      } else {
-        pending =
-            new Pending(
-                request, new Claim(protocol, request.gpus().get()), listener, wallClock.instant());
-        line.add(pending);
-        notifyAll();
-        limitWait(pending);
-      }
-      tellPositions();
+      pending =
+          line.rejoin(request.requestId(), listener)
+              .orElseGet(() -> line.join(request, listener, wallClock.instant()));
     }
     return () -> leave(pending, listener);
   }
@@ -200,7 +150,7 @@ public final class Reservations implements AutoCloseable {
     draining = wanted;
     log.info(wanted ? "draining: nothing is granted any more" : "serving again");
     if (wanted) {
-      refuseAll(drainingNow());
+      line.refuseAll(drainingNow());
     }
     return held.size();
   }
@@ -212,7 +162,7 @@ public final class Reservations implements AutoCloseable {
     Set<Integer> ours = new HashSet<>();
     synchronized (this) {
       reservations = held.values().stream().map(HeldReservation::reservation).toList();
-      waiting = line.stream().map(p -> new Waiting(p.request, p.since)).toList();
+      waiting = line.overview();
       drains = draining;
       ours.addAll(protocol.gathered());
     }
@@ -245,17 +195,17 @@ public final class Reservations implements AutoCloseable {
         return;
       }
       closed = true;
-      refuseAll(stopping());
+      line.refuseAll(stopping());
       for (HeldReservation reservation : List.copyOf(held.values())) {
         if (reservation.keeper().isEmpty()) {
           end(reservation.reservation().id(), "the server stops");
         }
       }
-      notifyAll();
+      line.close();
     }
     timer.shutdownNow();
     try {
-      claimer.join(STOP_GRACE.toMillis());
+      line.awaitEnd(STOP_GRACE);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }
@@ -263,63 +213,23 @@ public final class Reservations implements AutoCloseable {
     store.close();
   }
 
-  private void serveAll() {
-    try {
-      while (true) {
-        Pending next;
-        synchronized (this) {
-          while (line.isEmpty() && !closed) {
-            wait();
-          }
-          if (line.isEmpty()) {
-            return;
-          }
-          next = line.get(0);
-        }
-        serve(next);
-      }
-    } catch (InterruptedException e) {
-      // The process ends.
-    }
-  }
-
-  private void serve(Pending pending) throws InterruptedException {
-    BerthException failure = null;
-    try {
-      HeldGpus taken = pending.claim.run(pending.request.waits(), () -> hasToWait(pending));
-      grant(pending, taken);
-    } catch (BerthException e) {
-      failure = e;
-    } catch (RuntimeException e) {
-      log.error("reserving failed unexpectedly", e);
-      failure = new BerthException(Reason.INTERNAL, "reserving failed unexpectedly", e);
-    }
-    synchronized (this) {
-      line.remove(pending);
-      if (failure != null && !pending.gone) {
-        pending.listener.failed(failure);
-      }
-      tellPositions();
-    }
-  }
-
   private void grant(Pending pending, HeldGpus taken) {
     HeldReservation reservation;
     try {
-      reservation = hold(pending.request, Optional.of(taken));
+      reservation = hold(pending.request(), Optional.of(taken));
     } catch (RuntimeException e) {
       taken.close();
       throw e;
     }
     synchronized (this) {
-      line.remove(pending);
-      pending.granted = reservation.reservation().id();
-      if (pending.gone) {
-        end(pending.granted, "its caller has gone");
+      String id = reservation.reservation().id();
+      line.served(pending, id);
+      if (pending.gone()) {
+        end(id, "its caller has gone");
         return;
       }
-      reservation.listen(pending.listener);
-      pending.listener.granted(reservation.reservation());
+      reservation.listen(pending.listener());
+      pending.listener().granted(reservation.reservation());
     }
   }
 
@@ -462,102 +372,15 @@ public final class Reservations implements AutoCloseable {
     }
   }
 
-  private void leave(Pending pending, ReservationListener listener) {
-    synchronized (this) {
-      if (pending.listener != listener) {
-        return;
-      }
-      if (pending.granted == null) {
-        pending.gone = true;
-        pending.claim.cancel(new BerthException(Reason.CANCELLED, "the caller has gone"));
-        dropUnlessServed(pending);
-      } else {
-        callerOf(pending.request, pending.granted);
-      }
-    }
-  }
-
-  // Call with the lock. The first of the line is being served, and is removed by whoever serves it.
-  private void dropUnlessServed(Pending pending) {
-    if (line.indexOf(pending) > 0) {
-      line.remove(pending);
-      pending.claim.close();
-      tellPositions();
-    }
-  }
-
-  private void limitWait(Pending pending) {
-    ReservationRequest request = pending.request;
-    if (request.waitAtMost().isEmpty()) {
+  private synchronized void leave(Pending pending, ReservationListener listener) {
+    if (pending.listener() != listener) {
+      // Somebody asked again for the same, and took the place.
       return;
     }
-    Duration limit = request.waits() ? request.waitAtMost().get() : PASSING;
-    timer.schedule(() -> waitedEnough(pending), limit.toNanos(), TimeUnit.NANOSECONDS);
-  }
-
-  private synchronized void waitedEnough(Pending pending) {
-    if (pending.granted != null || !line.contains(pending)) {
-      return;
-    }
-    ReservationRequest request = pending.request;
-    if (!request.waits() && line.get(0) == pending && !pending.claim.hasToQueue()) {
-      // It is only slow, as on a busy machine, and needs no more than time.
-      limitWait(pending);
-      return;
-    }
-    GpuWish wish = request.gpus().get();
-    String asked = wish.phrase(wish.needed(gpus.newest().gpus().size())) + " asked, ";
-    int ahead = line.indexOf(pending);
-    fail(
-        pending,
-        request.waits()
-            ? new BerthException(
-                Reason.TIMED_OUT,
-                asked
-                    + "not granted within "
-                    + request.waitAtMost().get().toMillis() / 1000.0
-                    + " s"
-                    + (ahead > 0 ? "; " + ahead + " requests are still before it" : ""))
-            : new BerthException(Reason.EXHAUSTED, asked + "but others are waiting already"));
-  }
-
-  // Call with the lock.
-  private void refuseAll(BerthException why) {
-    for (Pending pending : List.copyOf(line)) {
-      fail(pending, why);
-    }
-  }
-
-  // Call with the lock. One who is being served is told by whoever serves it.
-  private void fail(Pending pending, BerthException why) {
-    pending.claim.cancel(why);
-    if (line.indexOf(pending) > 0) {
-      dropUnlessServed(pending);
-      pending.listener.failed(why);
-    }
-  }
-
-  private void hasToWait(Pending pending) {
-    synchronized (this) {
-      if (!pending.gone) {
-        pending.listener.queued(0);
-      }
-    }
-  }
-
-  // Call with the lock. Requests of other processes that came between ours are not counted again
-  // for each of them.
-  private void tellPositions() {
-    if (line.isEmpty()) {
-      return;
-    }
-    int ahead = line.get(0).claim.ahead();
-    for (Pending pending : line) {
-      if (ahead > 0 && ahead != pending.told && !pending.gone) {
-        pending.told = ahead;
-        pending.listener.queued(ahead);
-      }
-      ahead++;
+    if (pending.granted().isPresent()) {
+      callerOf(pending.request(), pending.granted().get());
+    } else {
+      line.leave(pending);
     }
   }
 
@@ -575,14 +398,6 @@ public final class Reservations implements AutoCloseable {
     return requestId.isEmpty()
         ? Optional.empty()
         : held.values().stream().filter(r -> r.requestId().equals(requestId)).findFirst();
-  }
-
-  private Optional<Pending> sameInLine(String requestId) {
-    return requestId.isEmpty()
-        ? Optional.empty()
-        : line.stream()
-            .filter(p -> !p.gone && p.granted == null && p.request.requestId().equals(requestId))
-            .findFirst();
   }
 
   private BerthException drainingNow() {

@@ -322,7 +322,7 @@ class ReservationsTest {
     box.describe(Box.gpus(2).replace("gpu GPU-0", "gpu GPU-0\n  process 4711 100"));
 
     assertThat(daemon.overview().unreservedUse())
-        .containsExactly(new Reservations.UnreservedUse(0, "GPU-0", List.of(4711)));
+        .containsExactly(new Overview.UnreservedUse(0, "GPU-0", List.of(4711)));
     assertThat(indices(Outcome.of(daemon, askingNow(1)).get())).containsExactly(1);
     assertThatThrownBy(() -> Outcome.of(daemon, askingNow(1)).get())
         .hasMessage("1 GPU asked, 0 idle; GPU 0 is used without a reservation");
@@ -363,7 +363,7 @@ class ReservationsTest {
     Reservation held = Outcome.of(daemon, asking(4)).get();
     Outcome.of(daemon, asking(2)).awaitQueued();
 
-    Reservations.Overview overview = daemon.overview();
+    Overview overview = daemon.overview();
     assertThat(overview.reservations()).containsExactly(held);
     assertThat(held.owner()).isEqualTo(new Owner("ada", "laptop"));
     assertThat(overview.waiting()).hasSize(1);
@@ -377,7 +377,7 @@ class ReservationsTest {
     Reservation theirs = Outcome.of(other, asking(1)).get();
     assertThat(indices(theirs)).containsExactly(3);
     assertThat(other.overview().lockedByOthers())
-        .extracting(Reservations.LockedByOther::description)
+        .extracting(Overview.LockedByOther::description)
         .containsOnly("berthd d1: " + ours.id() + " of ada@laptop");
 
     Outcome first = Outcome.of(other, asking(2)).awaitQueued();
