@@ -260,6 +260,12 @@ public final class Reservations implements AutoCloseable {
     taken.ifPresent(
         h -> h.describe("berthd " + serverName + ": " + granted.id() + " of " + granted.owner()));
     synchronized (this) {
+      try {
+        refuseIfNotServing();
+      } catch (BerthException e) {
+        reservation.free(protocol);
+        throw e;
+      }
       held.put(granted.id(), reservation);
       watch(reservation);
     }
