@@ -42,13 +42,16 @@ final class Daemon implements AutoCloseable {
             .orElseThrow();
   }
 
-  /** Starts {@code name} with {@code args}; its log, locks and state are in {@code folder}. */
+  /**
+   * Starts {@code name} with {@code args}; its log, what it leaves behind when it is killed and,
+   * unless {@code args} say otherwise, its locks and state are in {@code folder}.
+   */
   static Daemon start(Path folder, String name, String... args) {
     List<String> command =
         new ArrayList<>(List.of(Installed.command(name), "--listen", "127.0.0.1:0"));
     command.addAll(List.of(args));
     try {
-      if (name.equals("berthd")) {
+      if (name.equals("berthd") && !command.contains("--lock-dir")) {
         // Not the machine's own: a test must not meet the GPUs of others.
         Path locks = Files.createDirectories(folder.resolve("locks"));
         Path state = folder.resolve("state");
@@ -56,6 +59,7 @@ final class Daemon implements AutoCloseable {
       }
       Path log = Files.createTempFile(folder, name, ".log");
       ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
+      builder.environment().put("BERTH_JAVA_OPTS", "-Djava.io.tmpdir=" + folder);
       return new Daemon(builder.redirectOutput(log.toFile()).start(), log);
     } catch (IOException e) {
       throw new UncheckedIOException(e);

@@ -62,7 +62,7 @@ final class HeldReservation {
       Function<Duration, Expiry> expiryIn) {
     List<Integer> descriptors = descriptors(gpus, ports);
     Optional<Duration> lease = Optional.empty();
-    Optional<Keeper> keeper = Optional.empty();
+    Optional<Keeper.Gated> keeper = Optional.empty();
     OptionalInt process = OptionalInt.empty();
     if (request.lifetime() instanceof Lifetime.Renewals renewals) {
       lease = Optional.of(renewals.lease());
@@ -89,14 +89,9 @@ final class HeldReservation {
                 now,
                 lease.map(expiryIn),
                 process),
-            keeper,
+            keeper.map(Keeper.Gated::keeper),
             lease);
-    try {
-      held.save();
-    } catch (BerthException e) {
-      keeper.ifPresent(Keeper::kill);
-      throw e;
-    }
+    keeper.ifPresent(held::saveAndGoOn);
     return held;
   }
 
@@ -181,6 +176,7 @@ final class HeldReservation {
     }
     Duration next = asked.orElse(lease.get());
     Optional<Keeper> older = keeper;
+    Optional<Keeper.Gated> newer = Optional.empty();
     if (older.isPresent()) {
       if (!shared) {
         throw new BerthException(
@@ -189,11 +185,12 @@ final class HeldReservation {
                 + " cannot be prolonged: the server has restarted since, and only as root can it"
                 + " take over the locks");
       }
-      keeper = Optional.of(Keeper.lasting(next, descriptors(gpus, ports)));
+      newer = Optional.of(Keeper.lasting(next, descriptors(gpus, ports)));
+      keeper = newer.map(Keeper.Gated::keeper);
     }
     lease = Optional.of(next);
     reservation = reservation.expiring(expiryIn.apply(next));
-    save();
+    newer.ifPresent(this::saveAndGoOn);
     older.ifPresent(Keeper::kill);
   }
 
@@ -205,9 +202,15 @@ final class HeldReservation {
     if (!shared) {
       return false;
     }
-    Duration left = Duration.ofNanos(reservation.expires().orElseThrow().nanos() - nowNanos);
-    keeper = Optional.of(Keeper.lasting(left, descriptors(gpus, ports)));
-    save();
+    List<Integer> descriptors = descriptors(gpus, ports);
+    Keeper.Gated another =
+        reservation.process().isPresent()
+            ? Keeper.untilEndOf(reservation.process().getAsInt(), descriptors)
+            : Keeper.lasting(
+                Duration.ofNanos(reservation.expires().orElseThrow().nanos() - nowNanos),
+                descriptors);
+    keeper = Optional.of(another.keeper());
+    saveAndGoOn(another);
     return true;
   }
 
@@ -226,16 +229,20 @@ final class HeldReservation {
     listener.ifPresent(ReservationListener::ended);
   }
 
-  private void save() {
-    if (keeper.isPresent()) {
+  private void saveAndGoOn(Keeper.Gated gated) {
+    try {
       store.save(
           new ReservationStore.Stored(
               reservation,
               requestId,
-              keeper.get(),
+              gated.keeper(),
               gpus.map(HeldGpus::descriptors).orElse(List.of()),
               ports.descriptors()));
+    } catch (BerthException e) {
+      gated.kill();
+      throw e;
     }
+    gated.goOn();
   }
 
   private static List<Integer> descriptors(Optional<HeldGpus> gpus, HeldPorts ports) {

@@ -15,6 +15,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
+import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -37,15 +38,41 @@ record Keeper(int pid, long started) {
   // How late the end of a process is noticed, in seconds.
   private static final String LOOK_EVERY = "0.02";
 
+  // The end of its input, which is that of this process too, ends it.
+  private static final String GATE = "read -r go && exec \"$@\" </dev/null";
+
+  /**
+   * A keeper that ends with this process until it is told to go on without it. So there is none
+   * that nobody has a record of, whenever this process is killed.
+   */
+  record Gated(Keeper keeper, int gate) {
+    /** To be called once, when there is a record of it. */
+    void goOn() {
+      try {
+        LibC.INSTANCE.write(gate, new byte[] {'\n'}, new NativeLong(1));
+      } catch (LastErrorException e) {
+        // Somebody has killed it, which is found out in the usual way.
+      } finally {
+        LibC.INSTANCE.close(gate);
+      }
+    }
+
+    /** To be called in place of {@link #goOn}. */
+    void kill() {
+      LibC.INSTANCE.close(gate);
+      keeper.kill();
+    }
+  }
+
   /** Keeps the locks until process {@code pid} has ended. */
-  static Keeper untilEndOf(int pid, List<Integer> descriptors) {
-    return spawn(descriptors, program("tail"), "-s", LOOK_EVERY, "--pid=" + pid, "-f", "/dev/null");
+  static Gated untilEndOf(int pid, List<Integer> descriptors) {
+    return gated(descriptors, program("tail"), "-s", LOOK_EVERY, "--pid=" + pid, "-f", "/dev/null");
   }
 
   /** Keeps the locks for {@code duration}. */
-  static Keeper lasting(Duration duration, List<Integer> descriptors) {
+  static Gated lasting(Duration duration, List<Integer> descriptors) {
     double seconds = duration.toNanos() / 1e9;
-    return spawn(descriptors, program("sleep"), String.format(Locale.ROOT, "%.3f", seconds));
+    return gated(descriptors, program("sleep"), String.format(Locale.ROOT, "%.3f", seconds));
   }
 
   /** Whether this very process still runs. */
@@ -55,9 +82,64 @@ record Keeper(int pid, long started) {
 
   /** Completes when the process has ended. */
   CompletableFuture<Void> ended() {
-    return handle()
-        .map(process -> process.onExit().thenAccept(gone -> reap()))
-        .orElse(CompletableFuture.completedFuture(null));
+    CompletableFuture<Void> ended = new CompletableFuture<>();
+    Thread thread =
+        new Thread(
+            () -> {
+              awaitEnd();
+              reap();
+              ended.complete(null);
+            },
+            "keeper-" + pid);
+    thread.setDaemon(true);
+    thread.start();
+    return ended;
+  }
+
+  // Not ProcessHandle.onExit, if the kernel can do better: a process that is not our child is
+  // looked for only now and then, and is not missed until its parent has reaped it.
+  private void awaitEnd() {
+    OptionalInt process = open();
+    if (process.isEmpty()) {
+      ProcessHandle.of(pid)
+          .filter(running -> alive())
+          .ifPresent(running -> running.onExit().join());
+      return;
+    }
+    try {
+      Memory pollFd = new Memory(8);
+      pollFd.setInt(0, process.getAsInt());
+      pollFd.setInt(4, LibC.POLLIN);
+      while (alive()) {
+        poll(pollFd);
+      }
+    } finally {
+      LibC.INSTANCE.close(process.getAsInt());
+    }
+  }
+
+  private static void poll(Memory pollFd) {
+    try {
+      LibC.INSTANCE.poll(pollFd, new NativeLong(1), -1);
+    } catch (LastErrorException e) {
+      if (e.getErrorCode() != LibC.EINTR) {
+        throw e;
+      }
+    }
+  }
+
+  /** A descriptor of this very process; empty if it has ended, or the kernel is too old. */
+  private OptionalInt open() {
+    try {
+      int process = syscall(LibC.SYS_pidfd_open, pid, 0);
+      if (alive()) {
+        return OptionalInt.of(process);
+      }
+      LibC.INSTANCE.close(process);
+    } catch (LastErrorException e) {
+      // As described.
+    }
+    return OptionalInt.empty();
   }
 
   /**
@@ -65,24 +147,21 @@ record Keeper(int pid, long started) {
    * does not allow that to this user, or the keeper has ended.
    */
   Optional<List<Integer>> share(List<Integer> descriptors) {
-    if (!alive()) {
+    OptionalInt process = open();
+    if (process.isEmpty()) {
       return Optional.empty();
     }
     List<Integer> shared = new ArrayList<>();
-    int process = -1;
     try {
-      process = syscall(LibC.SYS_pidfd_open, pid, 0);
       for (int descriptor : descriptors) {
-        shared.add(syscall(LibC.SYS_pidfd_getfd, process, descriptor));
+        shared.add(syscall(LibC.SYS_pidfd_getfd, process.getAsInt(), descriptor));
       }
       return Optional.of(shared);
     } catch (LastErrorException e) {
       shared.forEach(LibC.INSTANCE::close);
       return Optional.empty();
     } finally {
-      if (process >= 0) {
-        LibC.INSTANCE.close(process);
-      }
+      LibC.INSTANCE.close(process.getAsInt());
     }
   }
 
@@ -94,15 +173,12 @@ record Keeper(int pid, long started) {
 
   /** Ends the process, and so its part in the locks. */
   void kill() {
-    Optional<ProcessHandle> process = handle();
-    if (process.isEmpty()) {
+    if (!alive()) {
       return;
     }
     try {
       LibC.INSTANCE.kill(pid, LibC.SIGKILL);
-      if (!reap()) {
-        process.get().onExit().get(1, TimeUnit.SECONDS);
-      }
+      ended().get(1, TimeUnit.SECONDS);
     } catch (LastErrorException e) {
       // It was faster.
     } catch (ExecutionException | TimeoutException e) {
@@ -112,25 +188,19 @@ record Keeper(int pid, long started) {
     }
   }
 
-  // False if it is not our child: reaped already, or of an earlier berthd.
-  private boolean reap() {
+  private void reap() {
     try {
       LibC.INSTANCE.waitpid(pid, null, 0);
-      return true;
     } catch (LastErrorException e) {
-      return false;
+      // It is not our child: reaped already, or of an earlier berthd.
     }
-  }
-
-  private Optional<ProcessHandle> handle() {
-    return alive() ? ProcessHandle.of(pid) : Optional.empty();
   }
 
   /**
    * Field 22 of /proc/PID/stat; empty if there is no such process, or only what its parent has not
    * reaped of it.
    */
-  private static OptionalLong startOf(int pid) {
+  static OptionalLong startOf(int pid) {
     try {
       String stat = Files.readString(Path.of("/proc/" + pid + "/stat"));
       // The second field is a name in brackets, in which anything may stand.
@@ -143,7 +213,22 @@ record Keeper(int pid, long started) {
     }
   }
 
-  private static Keeper spawn(List<Integer> descriptors, String... command) {
+  private static Gated gated(List<Integer> descriptors, String... command) {
+    int[] pipe = new int[2];
+    LibC.INSTANCE.pipe2(pipe, LibC.O_CLOEXEC);
+    try {
+      List<String> words = new ArrayList<>(List.of("/bin/sh", "-c", GATE, "sh"));
+      words.addAll(List.of(command));
+      return new Gated(spawn(pipe[0], descriptors, words.toArray(String[]::new)), pipe[1]);
+    } catch (BerthException e) {
+      LibC.INSTANCE.close(pipe[1]);
+      throw e;
+    } finally {
+      LibC.INSTANCE.close(pipe[0]);
+    }
+  }
+
+  private static Keeper spawn(int input, List<Integer> descriptors, String... command) {
     // Larger than the structures of any libc.
     Memory actions = new Memory(512);
     Memory attributes = new Memory(1024);
@@ -153,7 +238,8 @@ record Keeper(int pid, long started) {
     c.posix_spawn_file_actions_init(actions);
     c.posix_spawnattr_init(attributes);
     try {
-      for (int fd = 0; fd <= 2; fd++) {
+      c.posix_spawn_file_actions_adddup2(actions, input, 0);
+      for (int fd = 1; fd <= 2; fd++) {
         c.posix_spawn_file_actions_addopen(actions, fd, "/dev/null", LibC.O_RDWR, 0);
       }
       for (int descriptor : descriptors) {

@@ -43,6 +43,8 @@ interface LibC extends Library {
   int SIGTERM = 15;
   int SIGKILL = 9;
 
+  int POLLIN = 1;
+
   short POSIX_SPAWN_SETSIGDEF = 0x04;
   short POSIX_SPAWN_SETSIGMASK = 0x08;
   short POSIX_SPAWN_SETSID = 0x80;
@@ -61,6 +63,10 @@ interface LibC extends Library {
   NativeLong pwrite(int fd, byte[] buffer, NativeLong count, NativeLong offset)
       throws LastErrorException;
 
+  NativeLong write(int fd, byte[] buffer, NativeLong count) throws LastErrorException;
+
+  int pipe2(int[] fds, int flags) throws LastErrorException;
+
   int fcntl(int fd, int command, Pointer flock) throws LastErrorException;
 
   int fcntl(int fd, int command, int flags) throws LastErrorException;
@@ -74,6 +80,8 @@ interface LibC extends Library {
   int sigaction(int signal, Pointer action, Pointer old) throws LastErrorException;
 
   int kill(int pid, int signal) throws LastErrorException;
+
+  int poll(Pointer fds, NativeLong count, int timeoutMillis) throws LastErrorException;
 
   int waitpid(int pid, IntByReference status, int options) throws LastErrorException;
 

@@ -117,7 +117,7 @@ public final class LockCommand implements Callable<Integer> {
       int self = (int) ProcessHandle.current().pid();
       held.describe(
           "berth lock (pid " + self + ") of " + System.getProperty("user.name") + ": " + shown());
-      Keeper.untilEndOf(self, held.descriptors());
+      Keeper.untilEndOf(self, held.descriptors()).goOn();
       return environment(held);
     }
   }

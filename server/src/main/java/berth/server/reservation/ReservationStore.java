@@ -31,6 +31,7 @@ import org.slf4j.LoggerFactory;
 final class ReservationStore implements AutoCloseable {
   private static final Logger log = LoggerFactory.getLogger(ReservationStore.class);
   private static final String SUFFIX = ".reservation";
+  private static final String UNFINISHED = ".new";
   private static final Path BOOT_ID = Path.of("/proc/sys/kernel/random/boot_id");
 
   /**
@@ -128,7 +129,7 @@ final class ReservationStore implements AutoCloseable {
     record.setProperty("keeper.gpus", join(stored.gpuDescriptors));
     record.setProperty("keeper.ports", join(stored.portDescriptors));
     Path target = file(reservation.id());
-    Path temporary = folder.resolve(reservation.id() + ".new");
+    Path temporary = folder.resolve(reservation.id() + UNFINISHED);
     try {
       try (Writer writer = Files.newBufferedWriter(temporary)) {
         record.store(writer, null);
@@ -151,8 +152,9 @@ final class ReservationStore implements AutoCloseable {
   List<Stored> load() {
     List<Stored> found = new ArrayList<>();
     try (Stream<Path> files = Files.list(folder)) {
-      for (Path path : files.filter(p -> p.toString().endsWith(SUFFIX)).sorted().toList()) {
-        Optional<Stored> stored = read(path);
+      for (Path path : files.filter(ReservationStore::isOurs).sorted().toList()) {
+        Optional<Stored> stored =
+            path.toString().endsWith(UNFINISHED) ? Optional.empty() : read(path);
         if (stored.isPresent() && stored.get().keeper.alive()) {
           found.add(stored.get());
         } else {
@@ -163,6 +165,10 @@ final class ReservationStore implements AutoCloseable {
       throw unwritable(e);
     }
     return found;
+  }
+
+  private static boolean isOurs(Path path) {
+    return path.toString().endsWith(SUFFIX) || path.toString().endsWith(UNFINISHED);
   }
 
   private static Optional<Stored> read(Path path) throws IOException {

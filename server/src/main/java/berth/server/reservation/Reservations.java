@@ -301,17 +301,15 @@ public final class Reservations implements AutoCloseable {
     if (closed || reservation == null || !reservation.keeper().equals(Optional.of(keeper))) {
       return;
     }
-    boolean timeLeft =
-        reservation
-            .reservation()
-            .expires()
-            .map(expiry -> expiry.nanos() - nanoClock.getAsLong() > 0)
-            .orElse(false);
-    if (timeLeft && reservation.replaceKeeper(nanoClock.getAsLong())) {
+    Reservation kept = reservation.reservation();
+    boolean tooEarly =
+        kept.expires().map(expiry -> expiry.nanos() - nanoClock.getAsLong() > 0).orElse(false)
+            || kept.process().stream().anyMatch(pid -> ProcessHandle.of(pid).isPresent());
+    if (tooEarly && reservation.replaceKeeper(nanoClock.getAsLong())) {
       log.warn("the keeper of {} was killed; started another", id);
       watch(reservation);
     } else {
-      end(id, timeLeft ? "somebody killed its keeper" : "its process has ended");
+      end(id, tooEarly ? "somebody killed its keeper" : "its process has ended");
     }
   }
 
