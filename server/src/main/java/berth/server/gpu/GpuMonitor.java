@@ -176,6 +176,8 @@ public final class GpuMonitor implements AutoCloseable {
       reading = GpuReading.unreadable("reading the GPUs failed: " + e.getMessage());
     }
     long now = nanoClock.getAsLong();
+    // It has answered; what follows is our own affair.
+    answerDueNanos = now + timing.stall.toNanos();
     synchronized (this) {
       stalled = false;
       publish(

@@ -34,6 +34,8 @@ final class Claim implements AutoCloseable {
 
   private record Acquired(int index) implements Event {}
 
+  private record Released() implements Event {}
+
   private record Sampled() implements Event {}
 
   private record Cancelled() implements Event {}
@@ -109,22 +111,14 @@ final class Claim implements AutoCloseable {
   }
 
   private HeldGpus gather(boolean waits, Runnable waiting) throws InterruptedException {
-    Runnable stopListening = protocol.gpus().listen(new SampleEvents());
     try {
-      List<Gpu> chosen = choose();
-      boolean told = false;
-      while (chosen.isEmpty()) {
+      List<Gpu> chosen = choose(false);
+      if (chosen.isEmpty()) {
         if (!waits) {
           throw tooFew();
         }
-        if (!told) {
-          told = true;
-          waiting.run();
-        }
-        for (Event event = events.take(); event != null; event = events.poll()) {
-          handle(event);
-        }
-        chosen = choose();
+        waiting.run();
+        chosen = awaitChoice();
       }
       List<LockFile> files = chosen.stream().map(gpu -> locked.remove(gpu.index())).toList();
       HeldGpus held =
@@ -135,8 +129,25 @@ final class Claim implements AutoCloseable {
       protocol.remember(held);
       return held;
     } finally {
-      stopListening.run();
       letGo();
+    }
+  }
+
+  private List<Gpu> awaitChoice() throws InterruptedException {
+    Runnable stopReleases = protocol.listen(() -> events.add(new Released()));
+    Runnable stopSamples = protocol.gpus().listen(new SampleEvents());
+    try {
+      List<Gpu> chosen = choose(true);
+      while (chosen.isEmpty()) {
+        for (Event event = events.take(); event != null; event = events.poll()) {
+          handle(event);
+        }
+        chosen = choose(true);
+      }
+      return chosen;
+    } finally {
+      stopSamples.run();
+      stopReleases.run();
     }
   }
 
@@ -147,7 +158,8 @@ final class Claim implements AutoCloseable {
     if (event instanceof Acquired acquired) {
       takeOver(acquired.index);
       // More of the same release may be on their way.
-      for (Event next; (next = events.poll(GATHER_NANOS, TimeUnit.NANOSECONDS)) != null; ) {
+      for (Event next;
+          !wish.isForOne() && (next = events.poll(GATHER_NANOS, TimeUnit.NANOSECONDS)) != null; ) {
         if (next instanceof Acquired another) {
           takeOver(another.index);
         } else if (next instanceof Cancelled) {
@@ -157,15 +169,23 @@ final class Claim implements AutoCloseable {
     }
   }
 
-  /** The GPUs to take, all of them locked; none if there are too few yet. */
-  private List<Gpu> choose() {
+  /**
+   * The GPUs to take, all of them locked; none if there are too few yet.
+   *
+   * @param waits whether to wait for those that are in use
+   */
+  private List<Gpu> choose(boolean waits) {
     GpuSample sample = protocol.gpus().newest();
     List<Gpu> usable = wish.usable(sample);
     int needed = wish.needed(usable.size());
     List<Gpu> available = new ArrayList<>();
     for (Gpu gpu : usable) {
-      if (wish.hasRoom(gpu) && !usedByStrangers(gpu, sample) && lock(gpu.index())) {
+      if (wish.hasRoom(gpu) && !usedByStrangers(gpu, sample) && lock(gpu.index(), waits)) {
         available.add(gpu);
+        if (wish.isForOne()) {
+          // Alone, none is better connected than another.
+          break;
+        }
       }
     }
     if (available.size() < needed) {
@@ -180,38 +200,40 @@ final class Claim implements AutoCloseable {
     return available.stream().filter(gpu -> best.contains(gpu.index())).toList();
   }
 
-  /** Has a GPU locked if it is free, else waits for it. */
-  private boolean lock(int index) {
+  /** Has a GPU locked if it is free, else waits for it if asked to. */
+  private boolean lock(int index, boolean waits) {
     if (locked.containsKey(index)) {
       return true;
     }
+    // Of what this process releases it is told; only others have to be waited for in the kernel.
+    if (protocol.holds(index)) {
+      return false;
+    }
     // Also where a thread waits already: it may not have woken up yet, and the lowest of several
-    // GPUs that are freed
-    // together should be seen first.
+    // GPUs that are freed together should be seen first.
     Optional<LockFile> file = LockFolder.tryLock(protocol.folder().gpu(index));
     if (file.isPresent()) {
       gathered(index, file.get());
-      return true;
+    } else if (waits && !waiters.containsKey(index)) {
+      waiters.put(index, awaitLock(index));
     }
-    if (waiters.containsKey(index)) {
-      return false;
-    }
-    LockWait wait = new LockWait();
-    waiters.put(
-        index,
-        new Waiter(
-            wait,
-            protocol
-                .waiters()
-                .submit(
-                    () -> {
-                      try {
-                        return LockFolder.lock(protocol.folder().gpu(index), wait);
-                      } finally {
-                        events.add(new Acquired(index));
-                      }
-                    })));
-    return false;
+    return file.isPresent();
+  }
+
+  private Waiter awaitLock(int index) {
+    LockWait lockWait = new LockWait();
+    return new Waiter(
+        lockWait,
+        protocol
+            .waiters()
+            .submit(
+                () -> {
+                  try {
+                    return LockFolder.lock(protocol.folder().gpu(index), lockWait);
+                  } finally {
+                    events.add(new Acquired(index));
+                  }
+                }));
   }
 
   private void takeOver(int index) throws InterruptedException {

@@ -108,6 +108,10 @@ public record GpuWish(int count, List<String> ids, long minFreeMemory, String mo
     return !ids.isEmpty() ? ids.size() : count == ALL ? usable : count;
   }
 
+  boolean isForOne() {
+    return ids.isEmpty() ? count == 1 : ids.size() == 1;
+  }
+
   /** As people say it: {@code 2 GPUs of model 'A100'}. */
   String phrase(int number) {
     StringBuilder text = new StringBuilder(number + (number == 1 ? " GPU" : " GPUs"));

@@ -33,6 +33,10 @@ final class HeldGpus implements AutoCloseable {
     return gpus;
   }
 
+  boolean has(int index) {
+    return gpus.stream().anyMatch(gpu -> gpu.index() == index);
+  }
+
   /** Tells other processes who holds the locks, in the lock files themselves. */
   synchronized void describe(String text) {
     description = (text + "\n").getBytes(StandardCharsets.UTF_8);
@@ -51,13 +55,13 @@ final class HeldGpus implements AutoCloseable {
       return;
     }
     closed = true;
-    protocol.forget(this);
     gpus.forEach(gpu -> protocol.freed(gpu.index()));
     for (LockFile file : files) {
       // Unlocked by hand, because a keeper may have inherited the descriptor.
       file.unlock();
       file.close();
     }
+    protocol.forget(this);
   }
 
   /**

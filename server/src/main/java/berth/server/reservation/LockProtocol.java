@@ -7,9 +7,11 @@ import java.nio.file.StandardWatchEventKinds;
 import java.nio.file.WatchEvent;
 import java.nio.file.WatchKey;
 import java.nio.file.WatchService;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import org.slf4j.Logger;
@@ -28,6 +30,7 @@ final class LockProtocol implements AutoCloseable {
   private final GpuMonitor gpus;
   private final boolean ignoreStrangers;
   private final Set<HeldGpus> held = ConcurrentHashMap.newKeySet();
+  private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
   private final Set<Integer> gathered = ConcurrentHashMap.newKeySet();
   private final Map<Integer, Long> freedAtNanos = new ConcurrentHashMap<>();
   private final WatchService watch;
@@ -76,8 +79,21 @@ final class LockProtocol implements AutoCloseable {
     gpus.relockReplaced();
   }
 
+  /** Notes that this process has released {@code gpus}, and tells who listens. */
   void forget(HeldGpus gpus) {
     held.remove(gpus);
+    listeners.forEach(Runnable::run);
+  }
+
+  /** Whether this process holds a GPU. Those who listen are told when it no longer does. */
+  boolean holds(int index) {
+    return held.stream().anyMatch(gpus -> gpus.has(index));
+  }
+
+  /** Runs {@code listener} whenever this process has released GPUs. Run the result to end that. */
+  Runnable listen(Runnable listener) {
+    listeners.add(listener);
+    return () -> listeners.remove(listener);
   }
 
   /** The GPUs that a claim of this process holds so far. */

@@ -15,6 +15,7 @@ import java.time.Clock;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
+import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -415,7 +416,7 @@ public final class Reservations implements AutoCloseable {
   }
 
   private String newId() {
-    return "r-" + String.format("%010x", random.nextLong() & 0xff_ffff_ffffL);
+    return "r-" + HexFormat.of().toHexDigits(random.nextLong(), 10);
   }
 
   private static List<Integer> indices(Reservation reservation) {
