@@ -35,7 +35,7 @@ import org.junit.jupiter.api.io.TempDir;
 class LockStressTest {
   private static final Duration SETTLE = Duration.ofSeconds(5);
   private static final Duration PATIENCE = Duration.ofSeconds(30);
-  private static final double LONGEST_GAP_SECONDS = 15;
+  private static final double LONGEST_GAP_SECONDS = 30;
 
   private final long seconds = Long.getLong("stress.seconds", 45);
   private final long seed = Long.getLong("stress.seed", new Random().nextLong());

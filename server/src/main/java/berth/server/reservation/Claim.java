@@ -292,14 +292,21 @@ final class Claim implements AutoCloseable {
   }
 
   private void letGo() throws InterruptedException {
-    for (Waiter waiter : waiters.values()) {
-      waiter.lockWait.cancel();
-      result(waiter).ifPresent(LockFile::close);
+    waiters.values().forEach(waiter -> waiter.lockWait.cancel());
+    try {
+      for (Waiter waiter : waiters.values()) {
+        try {
+          result(waiter).ifPresent(LockFile::close);
+        } catch (BerthException e) {
+          // It could not lock its file, so it has nothing to let go.
+        }
+      }
+    } finally {
+      waiters.clear();
+      locked.values().forEach(LockFile::close);
+      locked.clear();
+      protocol.gathered().clear();
     }
-    waiters.clear();
-    locked.values().forEach(LockFile::close);
-    locked.clear();
-    protocol.gathered().clear();
   }
 
   private final class SampleEvents implements GpuListener {
