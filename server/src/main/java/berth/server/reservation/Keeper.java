@@ -8,6 +8,7 @@ import com.sun.jna.NativeLong;
 import com.sun.jna.StringArray;
 import com.sun.jna.ptr.IntByReference;
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -41,6 +42,33 @@ record Keeper(int pid, long started) {
   // The end of its input, which is that of this process too, ends it.
   private static final String GATE = "read -r go && exec \"$@\" </dev/null";
 
+  // A run's keeper is told more than that it should go on: a word by which the run can be found in
+  // the commands of running processes, and then its process. If this process is killed in between,
+  // the keeper itself looks for the word until nobody has it any more. Not in its own arguments,
+  // which are a command too.
+  private static final String RUN_GATE =
+      """
+      while read -r word value; do
+        case $word in
+          keep) kept=1 ;;
+          mark) mark=$value ;;
+          pid) exec "$1" -s "$2" --pid="$value" -f /dev/null </dev/null ;;
+        esac
+      done
+      [ -n "$kept" ] || exit
+      left=$3
+      while [ "$left" -gt 0 ]; do
+        left=$((left - 1))
+        if [ -n "$mark" ] && printf %s "$mark" | grep -qsF -f - /proc/[0-9]*/cmdline; then
+          left=$3
+        fi
+        sleep 1
+      done
+      """;
+
+  // How long after the last sight of a run its GPUs are kept, if nobody came back to look after it.
+  private static final String RUN_PATIENCE_SECONDS = "60";
+
   /**
    * A keeper that ends with this process until it is told to go on without it. So there is none
    * that nobody has a record of, whenever this process is killed.
@@ -48,16 +76,36 @@ record Keeper(int pid, long started) {
   record Gated(Keeper keeper, int gate) {
     /** To be called once, when there is a record of it. */
     void goOn() {
+      say("go");
+      LibC.INSTANCE.close(gate);
+    }
+
+    /** In place of {@link #goOn}, for a run's keeper: it can be told more. */
+    void keep() {
+      say("keep");
+    }
+
+    /** Only after {@link #keep}: what the commands of the run's processes will contain. */
+    void mark(String word) {
+      say("mark " + word);
+    }
+
+    /** Only after {@link #keep}: the process to live by. The last thing to say. */
+    void livesBy(int pid) {
+      say("pid " + pid);
+      LibC.INSTANCE.close(gate);
+    }
+
+    private void say(String line) {
+      byte[] bytes = (line + "\n").getBytes(StandardCharsets.UTF_8);
       try {
-        LibC.INSTANCE.write(gate, new byte[] {'\n'}, new NativeLong(1));
+        LibC.INSTANCE.write(gate, bytes, new NativeLong(bytes.length));
       } catch (LastErrorException e) {
         // Somebody has killed it, which is found out in the usual way.
-      } finally {
-        LibC.INSTANCE.close(gate);
       }
     }
 
-    /** To be called in place of {@link #goOn}. */
+    /** To be called while the gate is open. */
     void kill() {
       LibC.INSTANCE.close(gate);
       keeper.kill();
@@ -66,13 +114,19 @@ record Keeper(int pid, long started) {
 
   /** Keeps the locks until process {@code pid} has ended. */
   static Gated untilEndOf(int pid, List<Integer> descriptors) {
-    return gated(descriptors, program("tail"), "-s", LOOK_EVERY, "--pid=" + pid, "-f", "/dev/null");
+    return gated(
+        GATE, descriptors, program("tail"), "-s", LOOK_EVERY, "--pid=" + pid, "-f", "/dev/null");
+  }
+
+  /** Keeps the locks for a run that is about to start; it is told more through its gate. */
+  static Gated ofRun(List<Integer> descriptors) {
+    return gated(RUN_GATE, descriptors, program("tail"), LOOK_EVERY, RUN_PATIENCE_SECONDS);
   }
 
   /** Keeps the locks for {@code duration}. */
   static Gated lasting(Duration duration, List<Integer> descriptors) {
     double seconds = duration.toNanos() / 1e9;
-    return gated(descriptors, program("sleep"), String.format(Locale.ROOT, "%.3f", seconds));
+    return gated(GATE, descriptors, program("sleep"), String.format(Locale.ROOT, "%.3f", seconds));
   }
 
   /** Whether this very process still runs. */
@@ -213,12 +267,12 @@ record Keeper(int pid, long started) {
     }
   }
 
-  private static Gated gated(List<Integer> descriptors, String... command) {
+  private static Gated gated(String script, List<Integer> descriptors, String... arguments) {
     int[] pipe = new int[2];
     LibC.INSTANCE.pipe2(pipe, LibC.O_CLOEXEC);
     try {
-      List<String> words = new ArrayList<>(List.of("/bin/sh", "-c", GATE, "sh"));
-      words.addAll(List.of(command));
+      List<String> words = new ArrayList<>(List.of("/bin/sh", "-c", script, "sh"));
+      words.addAll(List.of(arguments));
       return new Gated(spawn(pipe[0], descriptors, words.toArray(String[]::new)), pipe[1]);
     } catch (BerthException e) {
       LibC.INSTANCE.close(pipe[1]);

@@ -33,6 +33,9 @@ public sealed interface Lifetime {
   /** As long as the caller listens. Ends with this process. */
   record OfStream() implements Lifetime {}
 
+  /** As long as a run, see {@link RunHold}. Goes on without this process. */
+  record OfRun(String runId) implements Lifetime {}
+
   /** Refuses leases that are no time at all, or longer than a year. */
   static Duration checkLease(Duration lease) {
     if (lease.isNegative() || lease.isZero() || lease.compareTo(Duration.ofDays(366)) > 0) {

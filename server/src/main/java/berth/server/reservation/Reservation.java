@@ -1,6 +1,7 @@
 package berth.server.reservation;
 
 import java.time.Instant;
+import java.util.Collection;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalInt;
@@ -12,6 +13,8 @@ import java.util.OptionalInt;
  * @param ports ascending
  * @param expires when it ends if nobody prolongs it; empty if it lives by something else
  * @param process the process it lives by
+ * @param runIds the runs that use it, oldest first; it is not free before they have ended
+ * @param heldBack why it is still there although it has ended; usually empty
  */
 public record Reservation(
     String id,
@@ -21,7 +24,9 @@ public record Reservation(
     String purpose,
     Instant granted,
     Optional<Expiry> expires,
-    OptionalInt process) {
+    OptionalInt process,
+    List<String> runIds,
+    String heldBack) {
 
   /** A GPU by its index and its identity. */
   public record HeldGpu(int index, String uuid) {}
@@ -45,9 +50,20 @@ public record Reservation(
   public Reservation {
     gpus = List.copyOf(gpus);
     ports = List.copyOf(ports);
+    runIds = List.copyOf(runIds);
   }
 
   Reservation expiring(Expiry expiry) {
-    return new Reservation(id, gpus, ports, owner, purpose, granted, Optional.of(expiry), process);
+    return new Reservation(
+        id, gpus, ports, owner, purpose, granted, Optional.of(expiry), process, runIds, heldBack);
+  }
+
+  Reservation usedBy(Collection<String> runs) {
+    return new Reservation(
+        id, gpus, ports, owner, purpose, granted, expires, process, List.copyOf(runs), heldBack);
+  }
+
+  Reservation heldBack(String why) {
+    return new Reservation(id, gpus, ports, owner, purpose, granted, expires, process, runIds, why);
   }
 }

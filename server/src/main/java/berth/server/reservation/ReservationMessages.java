@@ -14,10 +14,10 @@ import java.util.List;
 import java.util.Optional;
 
 /** Reads and writes the messages of {@code berth/v1/reservation.proto}. */
-final class ReservationMessages {
+public final class ReservationMessages {
   private final String serverName;
 
-  ReservationMessages(String serverName) {
+  public ReservationMessages(String serverName) {
     this.serverName = serverName;
   }
 
@@ -32,7 +32,7 @@ final class ReservationMessages {
         request.getRequestId());
   }
 
-  private static GpuWish wish(GpuRequest request) {
+  public static GpuWish wish(GpuRequest request) {
     boolean given = request.getChoiceCase() == GpuRequest.ChoiceCase.EXACTLY;
     if (given && request.getExactly().getIdsCount() == 0) {
       throw invalid("given GPUs are asked for, but none is named");
@@ -44,7 +44,7 @@ final class ReservationMessages {
         request.getModel());
   }
 
-  private static Optional<Duration> waitAtMost(WaitTime wait) {
+  public static Optional<Duration> waitAtMost(WaitTime wait) {
     return switch (wait.getLimitCase()) {
       case AT_MOST -> Optional.of(Messages.duration(wait.getAtMost()));
       case FOREVER -> wait.getForever() ? Optional.empty() : Optional.of(Duration.ZERO);
@@ -71,7 +71,7 @@ final class ReservationMessages {
     return given ? Optional.of(Messages.duration(duration)) : Optional.empty();
   }
 
-  berth.v1.Reservation reservation(Reservation reservation) {
+  public berth.v1.Reservation reservation(Reservation reservation) {
     berth.v1.Reservation.Builder message =
         berth.v1.Reservation.newBuilder()
             .setReservationId(reservation.id())
@@ -95,7 +95,7 @@ final class ReservationMessages {
                         Messages.duration(
                             Duration.ofNanos(Math.max(0, expiry.nanos() - System.nanoTime())))));
     reservation.process().ifPresent(message::setProcess);
-    return message.build();
+    return message.addAllRunIds(reservation.runIds()).setHeldBack(reservation.heldBack()).build();
   }
 
   ListReservationsResponse overview(Overview overview) {

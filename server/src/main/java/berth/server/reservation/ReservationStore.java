@@ -2,6 +2,7 @@ package berth.server.reservation;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.server.reservation.HeldReservation.Kept;
 import berth.server.reservation.Reservation.Expiry;
 import berth.server.reservation.Reservation.HeldGpu;
 import berth.server.reservation.Reservation.Owner;
@@ -15,7 +16,9 @@ import java.nio.file.StandardCopyOption;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.Properties;
@@ -37,16 +40,16 @@ final class ReservationStore implements AutoCloseable {
   /**
    * A reservation with what it takes to go on with it.
    *
-   * @param gpuDescriptors the keeper's descriptors of the GPUs' lock files, in the order of the
-   *     GPUs
-   * @param portDescriptors that of the ports' lock file, if there are ports
+   * @param ofRun whether it has no life but that of its run
+   * @param own the keeper of its own life
+   * @param holds the keepers of its runs, by run
    */
   record Stored(
       Reservation reservation,
       String requestId,
-      Keeper keeper,
-      List<Integer> gpuDescriptors,
-      List<Integer> portDescriptors) {}
+      boolean ofRun,
+      Optional<Kept> own,
+      Map<String, Kept> holds) {}
 
   private final Path folder;
   private final LockFile lock;
@@ -124,10 +127,10 @@ final class ReservationStore implements AutoCloseable {
             });
     reservation.process().ifPresent(pid -> record.setProperty("process", Integer.toString(pid)));
     record.setProperty("request", stored.requestId);
-    record.setProperty("keeper", Integer.toString(stored.keeper.pid()));
-    record.setProperty("keeper.started", Long.toString(stored.keeper.started()));
-    record.setProperty("keeper.gpus", join(stored.gpuDescriptors));
-    record.setProperty("keeper.ports", join(stored.portDescriptors));
+    record.setProperty("of-run", Boolean.toString(stored.ofRun));
+    stored.own.ifPresent(kept -> record.setProperty("keeper", text(kept)));
+    record.setProperty("runs", String.join(",", stored.holds.keySet()));
+    stored.holds.forEach((run, kept) -> record.setProperty("keeper." + run, text(kept)));
     Path target = file(reservation.id());
     Path temporary = folder.resolve(reservation.id() + UNFINISHED);
     try {
@@ -155,7 +158,7 @@ final class ReservationStore implements AutoCloseable {
       for (Path path : files.filter(ReservationStore::isOurs).sorted().toList()) {
         Optional<Stored> stored =
             path.toString().endsWith(UNFINISHED) ? Optional.empty() : read(path);
-        if (stored.isPresent() && stored.get().keeper.alive()) {
+        if (stored.isPresent() && (stored.get().own.isPresent() || !stored.get().holds.isEmpty())) {
           found.add(stored.get());
         } else {
           Files.delete(path);
@@ -189,6 +192,10 @@ final class ReservationStore implements AutoCloseable {
                           Instant.parse(wall),
                           Long.parseLong(record.getProperty("expires.nanos"))));
       String process = record.getProperty("process");
+      Map<String, Kept> holds = new LinkedHashMap<>();
+      for (String run : split(record.getProperty("runs"))) {
+        living(record.getProperty("keeper." + run)).ifPresent(kept -> holds.put(run, kept));
+      }
       return Optional.of(
           new Stored(
               new Reservation(
@@ -202,19 +209,40 @@ final class ReservationStore implements AutoCloseable {
                   record.getProperty("purpose"),
                   Instant.parse(record.getProperty("granted")),
                   expires,
-                  process == null
-                      ? OptionalInt.empty()
-                      : OptionalInt.of(Integer.parseInt(process))),
+                  process == null ? OptionalInt.empty() : OptionalInt.of(Integer.parseInt(process)),
+                  List.of(),
+                  ""),
               record.getProperty("request"),
-              new Keeper(
-                  Integer.parseInt(record.getProperty("keeper")),
-                  Long.parseLong(record.getProperty("keeper.started"))),
-              numbers(record.getProperty("keeper.gpus")),
-              numbers(record.getProperty("keeper.ports"))));
+              Boolean.parseBoolean(record.getProperty("of-run")),
+              living(record.getProperty("keeper")),
+              holds));
     } catch (RuntimeException e) {
       log.warn("{} is damaged and ignored: {}", path, e.toString());
       return Optional.empty();
     }
+  }
+
+  private static String text(Kept kept) {
+    return String.join(
+        " ",
+        Integer.toString(kept.keeper().pid()),
+        Long.toString(kept.keeper().started()),
+        "gpus=" + join(kept.gpuDescriptors()),
+        "ports=" + join(kept.portDescriptors()));
+  }
+
+  private static Optional<Kept> living(String text) {
+    if (text == null) {
+      return Optional.empty();
+    }
+    String[] words = text.split(" ");
+    Keeper keeper = new Keeper(Integer.parseInt(words[0]), Long.parseLong(words[1]));
+    return Optional.of(
+            new Kept(
+                keeper,
+                numbers(words[2].substring("gpus=".length())),
+                numbers(words[3].substring("ports=".length()))))
+        .filter(kept -> keeper.alive());
   }
 
   private Path file(String id) {

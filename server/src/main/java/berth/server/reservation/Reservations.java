@@ -25,6 +25,7 @@ import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import java.util.function.LongSupplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -140,8 +141,50 @@ public final class Reservations implements AutoCloseable {
   /** Ends a reservation. What it held is free when this returns. */
   public void release(String id) {
     synchronized (this) {
-      find(id);
+      List<String> runs = find(id).reservation().runIds();
+      if (!runs.isEmpty()) {
+        throw new BerthException(
+            Reason.CONFLICT,
+            id + " is used by " + String.join(", ", runs) + "; it is free when that has ended");
+      }
       end(id, "released");
+    }
+  }
+
+  /**
+   * Takes part in a reservation for a run; the same again for a run that does so already. After a
+   * restart of this process, a run has the part that it had.
+   *
+   * @param onEnd run when the reservation ends before the run does, which should then end too. Must
+   *     not block.
+   */
+  public synchronized RunHold hold(String id, String runId, Runnable onEnd) {
+    refuseIfStopping();
+    HeldReservation reservation = find(id);
+    reservation.hold(runId);
+    reservation.onEnd(runId, onEnd);
+    return new RunHold(this, reservation.reservation(), runId);
+  }
+
+  /** The part that a run of an earlier process had, if its keeper still lives. */
+  public synchronized Optional<RunHold> heldBy(String runId, Runnable onEnd) {
+    return List.copyOf(held.values()).stream()
+        .filter(reservation -> reservation.heldBy(runId))
+        .findFirst()
+        .map(reservation -> hold(reservation.reservation().id(), runId, onEnd));
+  }
+
+  synchronized void withHold(String id, Consumer<HeldReservation> action) {
+    HeldReservation reservation = held.get(id);
+    if (reservation != null && !closed) {
+      action.accept(reservation);
+    }
+  }
+
+  synchronized void unhold(String id, String runId) {
+    HeldReservation reservation = held.get(id);
+    if (reservation != null && reservation.unhold(runId)) {
+      end(id, "its run has ended");
     }
   }
 
@@ -198,7 +241,7 @@ public final class Reservations implements AutoCloseable {
       closed = true;
       line.refuseAll(stopping());
       for (HeldReservation reservation : List.copyOf(held.values())) {
-        if (reservation.keeper().isEmpty()) {
+        if (reservation.keeper().isEmpty() && !reservation.held()) {
           end(reservation.reservation().id(), "the server stops");
         }
       }
@@ -226,7 +269,8 @@ public final class Reservations implements AutoCloseable {
       String id = reservation.reservation().id();
       line.served(pending, id);
       if (pending.gone()) {
-        end(id, "its caller has gone");
+        held.remove(id).free(protocol);
+        log.info("{} has ended: its caller has gone", id);
         return;
       }
       reservation.listen(pending.listener());
@@ -281,6 +325,10 @@ public final class Reservations implements AutoCloseable {
       synchronized (this) {
         held.put(reservation.reservation().id(), reservation);
         watch(reservation);
+        if (stored.own().isEmpty() && !stored.ofRun() && stored.reservation().expires().isEmpty()) {
+          // What it lived by has gone with the earlier daemon.
+          reservation.endWithRuns();
+        }
       }
       log.info(
           "{} of {} goes on: GPUs {}",
@@ -348,11 +396,18 @@ public final class Reservations implements AutoCloseable {
 
   // Call with the lock.
   private void end(String id, String why) {
-    HeldReservation reservation = held.remove(id);
-    if (reservation != null) {
-      reservation.free(protocol);
-      log.info("{} has ended: {}", id, why);
+    HeldReservation reservation = held.get(id);
+    if (reservation == null) {
+      return;
     }
+    if (reservation.held() && !reservation.livesByRunsAlone()) {
+      log.info("{} has ended: {}; runs still use it", id, why);
+      reservation.endWithRuns();
+      return;
+    }
+    held.remove(id);
+    reservation.free(protocol);
+    log.info("{} has ended: {}", id, why);
   }
 
   private HeldReservation find(String id) {
@@ -390,10 +445,15 @@ public final class Reservations implements AutoCloseable {
   }
 
   // Call with the lock.
-  private void refuseIfNotServing() {
+  private void refuseIfStopping() {
     if (closed) {
       throw stopping();
     }
+  }
+
+  // Call with the lock.
+  private void refuseIfNotServing() {
+    refuseIfStopping();
     if (draining) {
       throw drainingNow();
     }
