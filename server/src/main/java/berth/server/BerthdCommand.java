@@ -3,6 +3,7 @@ package berth.server;
 import berth.command.DaemonOptions;
 import berth.command.DurationConverter;
 import berth.command.ExitCode;
+import berth.command.SizeConverter;
 import berth.command.Termination;
 import berth.command.Version;
 import berth.rpc.Address;
@@ -13,10 +14,18 @@ import berth.server.gpu.GpuGrpcService;
 import berth.server.gpu.GpuMonitor;
 import berth.server.reservation.ReservationGrpcService;
 import berth.server.reservation.Reservations;
+import berth.server.run.RunGrpcService;
+import berth.server.run.RunMessages;
+import berth.server.run.Runs;
+import berth.server.run.Runtime;
+import berth.server.run.Services;
+import berth.server.run.docker.DockerRuntime;
+import berth.server.run.process.ProcessRuntime;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.Callable;
 import org.slf4j.Logger;
@@ -32,8 +41,8 @@ import picocli.CommandLine.Option;
     versionProvider = Version.class,
     sortOptions = false,
     description =
-        "Reports and reserves the GPUs of this machine for everyone who may ask. Runs until"
-            + " SIGTERM.",
+        "Reports and reserves the GPUs of this machine for everyone who may ask, and runs their"
+            + " code on them. Runs until SIGTERM.",
     footer = {
       "",
       "Every option but --config, --stacktrace, --help and --version may also stand in the file, as"
@@ -125,6 +134,97 @@ final class BerthdCommand implements Callable<Integer> {
               + " are left alone.")
   private boolean ignoreStrangers;
 
+  @Option(
+      names = "--runtime",
+      paramLabel = "docker|process",
+      defaultValue = "docker",
+      description =
+          "How runs are run: in containers, or as plain processes without any isolation (default:"
+              + " ${DEFAULT-VALUE}).")
+  private RuntimeKind runtime;
+
+  @Option(
+      names = "--docker",
+      paramLabel = "ADDRESS",
+      defaultValue = "${DOCKER_HOST:-unix:///var/run/docker.sock}",
+      description =
+          "The Docker engine (default: the variable DOCKER_HOST, else"
+              + " unix:///var/run/docker.sock).")
+  private String docker;
+
+  @Option(
+      names = "--services",
+      paramLabel = "FILE",
+      description =
+          "YAML file that names services: images with what is usual for them. An example is in"
+              + " etc/services.yaml.")
+  private Optional<Path> services = Optional.empty();
+
+  @Option(
+      names = "--allow-mount",
+      paramLabel = "DIR[:ro]",
+      split = ",",
+      description =
+          "Folder of this machine that runs may mount, with all below it; ':ro' for reading only."
+              + " May be repeated (default: none).")
+  private List<String> allowMount = List.of();
+
+  @Option(
+      names = "--caller-grace",
+      paramLabel = "DURATION",
+      defaultValue = "10s",
+      converter = DurationConverter.class,
+      description =
+          "How long a run that is not detached waits for its caller to come back (default:"
+              + " ${DEFAULT-VALUE}).")
+  private Duration callerGrace;
+
+  @Option(
+      names = "--output-limit",
+      paramLabel = "SIZE",
+      defaultValue = "1g",
+      converter = SizeConverter.class,
+      description =
+          "How much is kept of each of a run's output streams; the rest is dropped (default:"
+              + " ${DEFAULT-VALUE}).")
+  private long outputLimit;
+
+  @Option(
+      names = "--bundle-limit",
+      paramLabel = "SIZE",
+      defaultValue = "1g",
+      converter = SizeConverter.class,
+      description =
+          "How large an uploaded bundle may be; unpacked, four times that (default:"
+              + " ${DEFAULT-VALUE}).")
+  private long bundleLimit;
+
+  @Option(
+      names = "--keep-runs",
+      paramLabel = "DURATION",
+      defaultValue = "7d",
+      converter = DurationConverter.class,
+      description =
+          "How long output and files of a run are kept after its end, and bundles after their last"
+              + " use (default: ${DEFAULT-VALUE}).")
+  private Duration keepRuns;
+
+  @Option(
+      names = "--reap-after",
+      paramLabel = "DURATION",
+      defaultValue = "1h",
+      converter = DurationConverter.class,
+      description =
+          "How long another server of this machine may be dead until its containers are removed"
+              + " (default: ${DEFAULT-VALUE}).")
+  private Duration reapAfter;
+
+  /** How runs are run. */
+  enum RuntimeKind {
+    docker,
+    process
+  }
+
   @Override
   public Integer call() throws InterruptedException {
     String serverName = name.orElseGet(BerthdCommand::hostName);
@@ -152,19 +252,30 @@ final class BerthdCommand implements Callable<Integer> {
                 ? GpuMonitor.ofSimulation(simulateGpus.get(), serverName, timing)
                 : GpuMonitor.ofNvml(nvmlLibrary, timing)) {
       gpus.awaitFirstSample(nvmlStall);
+      Path state = stateDir.orElseGet(() -> defaultStateDir(serverName));
       var settings =
-          new Reservations.Settings(
+          new Reservations.Settings(serverName, lockDir, state, portRange, ignoreStrangers);
+      var runSettings =
+          new Runs.Settings(
               serverName,
-              lockDir,
-              stateDir.orElseGet(() -> defaultStateDir(serverName)),
-              portRange,
+              state,
+              services.map(Services::load).orElseGet(Services::none),
+              allowMount,
+              callerGrace,
+              outputLimit,
+              keepRuns,
+              bundleLimit,
               ignoreStrangers);
       try (Reservations reservations = Reservations.open(settings, gpus);
+          Runtime runs = runtime(serverName, state, gpus.newest().simulated());
+          Runs allRuns = Runs.open(runSettings, reservations, gpus, runs, RunMessages::spec);
           RpcServer server =
               RpcServer.listenOn(address)
                   .insecureBeyondLoopback(daemon.insecure())
                   .service(new GpuGrpcService(serverName, gpus))
                   .service(new ReservationGrpcService(serverName, reservations))
+                  .service(new RunGrpcService(serverName, allRuns))
+                  .endStreams(allRuns::close)
                   .endStreams(reservations::close)
                   .endStreams(gpus::close)
                   .start()) {
@@ -174,6 +285,15 @@ final class BerthdCommand implements Callable<Integer> {
       }
     }
     return ExitCode.OK;
+  }
+
+  private Runtime runtime(String serverName, Path state, boolean simulated) {
+    return switch (runtime) {
+      case docker ->
+          new DockerRuntime(
+              new DockerRuntime.Settings(docker, serverName, state, simulated, reapAfter));
+      case process -> new ProcessRuntime(id -> Runs.folder(state, id));
+    };
   }
 
   private static void check(String option, boolean holds, String otherwise) {

@@ -10,6 +10,7 @@ import java.util.Optional;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.LongSupplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -29,6 +30,9 @@ public final class GpuMonitor implements AutoCloseable {
   // wait for.
   private static final Duration LONGEST_WAIT = Duration.ofMillis(500);
   private static final Duration STOP_GRACE = Duration.ofSeconds(2);
+
+  // While somebody may soon ask for a sample at once.
+  private static final Duration ATTENTIVE_WAIT = Duration.ofMillis(10);
 
   /**
    * How often and how patiently.
@@ -54,7 +58,10 @@ public final class GpuMonitor implements AutoCloseable {
   private volatile GpuSample newest;
   private volatile boolean closed;
   private volatile long answerDueNanos;
+  private final AtomicInteger attention = new AtomicInteger();
+  private volatile boolean sampleWanted;
   private boolean stalled;
+  private long newestBegunNanos;
 
   GpuMonitor(GpuSource source, Timing timing, LongSupplier nanoClock, Clock wallClock) {
     this.source = source;
@@ -62,6 +69,7 @@ public final class GpuMonitor implements AutoCloseable {
     this.nanoClock = nanoClock;
     this.wallClock = wallClock;
     this.newest = GpuSample.before(source.simulated());
+    this.newestBegunNanos = nanoClock.getAsLong() - 1;
     this.answerDueNanos = nanoClock.getAsLong() + timing.stall.toNanos();
     sampler.setDaemon(true);
     watchdog.setDaemon(true);
@@ -114,6 +122,35 @@ public final class GpuMonitor implements AutoCloseable {
   }
 
   /**
+   * Answers {@link #awaitSampleSince} within milliseconds from now on, until the result is run;
+   * else it takes up to half a second.
+   */
+  public Runnable attend() {
+    attention.incrementAndGet();
+    return attention::decrementAndGet;
+  }
+
+  /**
+   * Waits for a sample that was begun at {@code nanos} or later, without waiting for the interval;
+   * empty if the driver does not answer in time.
+   */
+  public Optional<GpuSample> awaitSampleSince(long nanos, Duration atMost)
+      throws InterruptedException {
+    long deadline = nanoClock.getAsLong() + atMost.toNanos();
+    synchronized (this) {
+      while (newestBegunNanos - nanos < 0) {
+        sampleWanted = true;
+        long left = deadline - nanoClock.getAsLong();
+        if (closed || left <= 0) {
+          return Optional.empty();
+        }
+        wait(Math.max(1, left / 1_000_000));
+      }
+      return Optional.of(newest);
+    }
+  }
+
+  /**
    * Adds a listener, tells it the newest sample, and then all that follows. Run the result to end
    * that.
    */
@@ -155,8 +192,9 @@ public final class GpuMonitor implements AutoCloseable {
         long started = nanoClock.getAsLong();
         sampleOnce();
         long next = started + timing.interval.toNanos();
-        for (long left; !closed && (left = next - nanoClock.getAsLong()) > 0; ) {
-          awaitError(Duration.ofNanos(Math.min(left, LONGEST_WAIT.toNanos())));
+        for (long left; !closed && !sampleWanted && (left = next - nanoClock.getAsLong()) > 0; ) {
+          Duration longest = attention.get() > 0 ? ATTENTIVE_WAIT : LONGEST_WAIT;
+          awaitError(Duration.ofNanos(Math.min(left, longest.toNanos())));
         }
       }
     } catch (InterruptedException e) {
@@ -167,6 +205,8 @@ public final class GpuMonitor implements AutoCloseable {
   }
 
   void sampleOnce() {
+    long begun = nanoClock.getAsLong();
+    sampleWanted = false;
     answerDueNanos = nanoClock.getAsLong() + timing.stall.toNanos();
     GpuReading reading;
     try {
@@ -180,6 +220,8 @@ public final class GpuMonitor implements AutoCloseable {
     answerDueNanos = now + timing.stall.toNanos();
     synchronized (this) {
       stalled = false;
+      newestBegunNanos = begun;
+      notifyAll();
       publish(
           new GpuSample(
               Optional.of(new GpuSample.Taken(wallClock.instant(), now)),

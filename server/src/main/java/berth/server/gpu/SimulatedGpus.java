@@ -118,7 +118,8 @@ final class SimulatedGpus implements GpuSource {
           return xid;
         }
       }
-      Thread.sleep(LOOK_AGAIN.toMillis());
+      long left = deadline - System.nanoTime();
+      Thread.sleep(Math.max(1, Math.min(LOOK_AGAIN.toMillis(), left / 1_000_000)));
     } while (System.nanoTime() - deadline < 0);
     return Optional.empty();
   }

@@ -87,6 +87,17 @@ final class ReservationStore implements AutoCloseable {
     lock.close();
   }
 
+  /** Whether some process, this one included, has opened a folder. */
+  static boolean inUse(Path folder) {
+    Path file = folder.toAbsolutePath().resolve("lock");
+    if (!Files.exists(file)) {
+      return false;
+    }
+    try (LockFile other = LockFile.open(file)) {
+      return !other.tryLock();
+    }
+  }
+
   boolean draining() {
     return Files.exists(drainFile());
   }

@@ -96,6 +96,11 @@ public final class Reservations implements AutoCloseable {
     return reservations;
   }
 
+  /** Whether a server of this machine, this one included, uses a state folder. */
+  public static boolean serves(Path stateFolder) {
+    return ReservationStore.inUse(stateFolder);
+  }
+
   /**
    * Asks for a reservation; the listener is told what becomes of it.
    *
@@ -104,8 +109,7 @@ public final class Reservations implements AutoCloseable {
    * @throws BerthException if it can never be granted, or nothing is granted at present
    */
   public Runnable reserve(ReservationRequest request, ReservationListener listener) {
-    request.gpus().ifPresent(wish -> wish.checkAgainst(gpus.newest()));
-    ports.check(request.ports());
+    check(request.gpus(), request.ports());
     if (request.gpus().isEmpty()) {
       HeldReservation granted = grantUnlessKnown(request, listener);
       return () -> callerOf(request, granted.reservation().id());
@@ -125,6 +129,26 @@ public final class Reservations implements AutoCloseable {
               .orElseGet(() -> line.join(request, listener, wallClock.instant()));
     }
     return () -> leave(pending, listener);
+  }
+
+  /**
+   * Refuses what {@link #reserve} would refuse at once.
+   *
+   * @throws BerthException if it can never be granted, or nothing is granted at present
+   */
+  public void check(Optional<GpuWish> wish, int portCount) {
+    wish.ifPresent(asked -> asked.checkAgainst(gpus.newest()));
+    ports.check(portCount);
+    synchronized (this) {
+      refuseIfNotServing();
+    }
+  }
+
+  /**
+   * @throws BerthException if there is no such reservation
+   */
+  public synchronized void check(String id) {
+    find(id);
   }
 
   /** Prolongs a reservation: by {@code lease} from now, or by as long as before. */

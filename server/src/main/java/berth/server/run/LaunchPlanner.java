@@ -1,0 +1,134 @@
+package berth.server.run;
+
+import static berth.server.run.RunSpec.invalid;
+
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.server.reservation.Reservation;
+import berth.server.run.RunSpec.Code;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.TreeMap;
+import java.util.stream.Collectors;
+
+/** Decides what is to be started for a run: service, interpreter, folders, limits. */
+final class LaunchPlanner {
+  private final String serverName;
+  private final Services services;
+  private final MountRules mounts;
+  private final Bundles bundles;
+
+  LaunchPlanner(String serverName, Services services, MountRules mounts, Bundles bundles) {
+    this.serverName = serverName;
+    this.services = services;
+    this.mounts = mounts;
+    this.bundles = bundles;
+  }
+
+  /**
+   * What to start.
+   *
+   * @param reservation what the run has got; empty if it asked for nothing, or has nothing yet
+   * @throws berth.rpc.BerthException if it can never be started here
+   */
+  Launch plan(String runId, RunFolder folder, RunSpec spec, Optional<Reservation> reservation) {
+    Optional<Service> service = spec.service().map(services::find);
+    if (spec.code() instanceof Code.Bundle bundle) {
+      if (!bundles.has(bundle.digest())) {
+        throw new BerthException(
+            Reason.NOT_FOUND,
+            "there is no bundle " + bundle.digest() + " on " + serverName + "; upload it first");
+      }
+    }
+    Map<String, String> env = new TreeMap<>(service.map(Service::env).orElse(Map.of()));
+    env.putAll(spec.env());
+    env.put("BERTH_RUN_ID", runId);
+    env.put("BERTH_SERVER", serverName);
+    reservation
+        .filter(held -> !held.ports().isEmpty())
+        .ifPresent(
+            held ->
+                env.put(
+                    "BERTH_PORTS",
+                    held.ports().stream().map(String::valueOf).collect(Collectors.joining(","))));
+    return new Launch(
+        runId,
+        folder,
+        spec.image().or(() -> service.map(Service::image)),
+        spec.entrypoint().or(() -> service.flatMap(Service::entrypoint)),
+        command(spec, service),
+        env,
+        spec.workingDir(),
+        spec.user(),
+        spec.network(),
+        spec.mounts().stream()
+            .map(
+                mount ->
+                    new Launch.Bind(
+                        mounts.check(Path.of(mount.source()), mount.readOnly()),
+                        mount.target(),
+                        mount.readOnly()))
+            .toList(),
+        service.map(spec.limits()::or).orElse(spec.limits()),
+        service.map(Service::ulimits).orElse(Map.of()),
+        reservation.map(Reservation::gpus).orElse(List.of()),
+        spec.owner(),
+        spec.name());
+  }
+
+  /** Puts the code where the program finds it. */
+  void bringCode(RunFolder folder, RunSpec spec) {
+    try {
+      if (spec.code() instanceof Code.Source source) {
+        Files.write(folder.work().resolve(source.fileName()), source.content());
+      } else if (spec.code() instanceof Code.Bundle bundle) {
+        bundles.unpack(bundle.digest(), folder.work());
+      }
+      if (spec.user().isPresent()) {
+        WorkFiles.own(folder.work(), spec.user().get().uid(), spec.user().get().gid());
+      }
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  private static List<String> command(RunSpec spec, Optional<Service> service) {
+    if (!(spec.code() instanceof Code.Source source)) {
+      return spec.command();
+    }
+    List<String> interpreter = source.interpreter();
+    if (interpreter.isEmpty()) {
+      interpreter = service.map(Service::interpreter).orElse(List.of());
+    }
+    if (interpreter.isEmpty()) {
+      interpreter = firstLine(source);
+    }
+    if (interpreter.isEmpty()) {
+      throw invalid(
+          "nobody says what runs "
+              + source.fileName()
+              + ": name an interpreter or a service, or begin the file with '#!'");
+    }
+    List<String> words = new ArrayList<>(interpreter);
+    // As a path, so that no name is taken for an option or looked for elsewhere.
+    words.add(
+        RunSpec.WORK.equals(spec.workingDir())
+            ? "./" + source.fileName()
+            : RunSpec.WORK + "/" + source.fileName());
+    words.addAll(spec.command());
+    return words;
+  }
+
+  private static List<String> firstLine(Code.Source source) {
+    String line =
+        new String(source.content(), StandardCharsets.UTF_8).lines().findFirst().orElse("");
+    return line.startsWith("#!") ? List.of(line.substring(2).trim().split("\\s+")) : List.of();
+  }
+}

@@ -1,0 +1,84 @@
+package berth.server.run;
+
+import static berth.server.run.RunSpec.invalid;
+
+import java.time.Duration;
+import java.util.Locale;
+import java.util.Optional;
+import java.util.OptionalDouble;
+import java.util.OptionalLong;
+
+/**
+ * What a run may use; what is empty has no limit, or that of the service or the server.
+ *
+ * @param warning a signal before the time is over
+ * @param stopGrace from SIGTERM to SIGKILL
+ * @param processes threads included
+ * @param sharedMemory size of /dev/shm
+ */
+public record Limits(
+    Optional<Duration> time,
+    Optional<Warning> warning,
+    Duration stopGrace,
+    OptionalLong memory,
+    OptionalDouble cpus,
+    OptionalLong processes,
+    OptionalLong sharedMemory) {
+  static final Duration DEFAULT_GRACE = Duration.ofSeconds(10);
+  private static final long LEAST_MEMORY = 6 << 20;
+  private static final Duration LONGEST_GRACE = Duration.ofHours(1);
+
+  /** A signal by its name without SIG, so long before the end. */
+  public record Warning(String signal, Duration before) {
+    public Warning {
+      signal = signal.toUpperCase(Locale.ROOT).replaceFirst("^SIG", "");
+      if (!signal.matches("HUP|INT|QUIT|USR1|USR2|TERM|CONT|ALRM|WINCH")) {
+        throw invalid("a warning by signal '" + signal + "' asked; use such as USR1, INT or TERM");
+      }
+      if (before.isNegative() || before.isZero()) {
+        throw invalid("a warning must come some time before the end");
+      }
+    }
+  }
+
+  public Limits {
+    if (time.map(t -> t.isNegative() || t.isZero()).orElse(false)) {
+      throw invalid(
+          "a time limit of " + time.get().toMillis() / 1000.0 + " s asked; it must be above 0");
+    }
+    if (time.map(t -> t.compareTo(Duration.ofDays(3660)) > 0).orElse(false)) {
+      throw invalid("a time limit of " + time.get().toDays() + " days asked; at most ten years");
+    }
+    if (warning.isPresent() && time.isEmpty()) {
+      throw invalid("a warning before the time is over is asked for, but no time limit");
+    }
+    if (stopGrace.isNegative() || stopGrace.compareTo(LONGEST_GRACE) > 0) {
+      throw invalid(
+          "a grace of " + stopGrace.toSeconds() + " s asked; it must be between 0 and an hour");
+    }
+    if (memory.isPresent() && memory.getAsLong() < LEAST_MEMORY) {
+      throw invalid(memory.getAsLong() + " bytes of memory asked; the least is 6 MiB");
+    }
+    if (cpus.isPresent() && !(cpus.getAsDouble() >= 0.01 && cpus.getAsDouble() <= 4096)) {
+      throw invalid(cpus.getAsDouble() + " CPUs asked; ask for 0.01 or more");
+    }
+    if (processes.isPresent() && processes.getAsLong() < 1) {
+      throw invalid(processes.getAsLong() + " processes asked; ask for 1 or more");
+    }
+    if (sharedMemory.isPresent() && sharedMemory.getAsLong() < 1) {
+      throw invalid(sharedMemory.getAsLong() + " bytes of shared memory asked; ask for 1 or more");
+    }
+  }
+
+  /** With those of the service where these say nothing. */
+  Limits or(Service service) {
+    return new Limits(
+        time.or(service::time),
+        warning,
+        stopGrace,
+        memory.isPresent() ? memory : service.memoryBytes(),
+        cpus.isPresent() ? cpus : service.cpus(),
+        processes.isPresent() ? processes : service.processes(),
+        sharedMemory.isPresent() ? sharedMemory : service.sharedMemoryBytes());
+  }
+}

@@ -1,0 +1,762 @@
+package berth.server.run;
+
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.server.gpu.Gpu;
+import berth.server.gpu.GpuSample;
+import berth.server.reservation.Lifetime;
+import berth.server.reservation.Reservation;
+import berth.server.reservation.Reservation.HeldGpu;
+import berth.server.reservation.ReservationListener;
+import berth.server.reservation.ReservationRequest;
+import berth.server.reservation.RunHold;
+import berth.server.run.RunRecord.Ended;
+import berth.server.run.RunRecord.ExitReason;
+import berth.server.run.RunRecord.Phase;
+import berth.server.run.RunRecord.Started;
+import berth.server.run.RunRecord.Stop;
+import berth.server.run.Runtime.Exit;
+import berth.server.run.Runtime.Pull;
+import berth.server.run.Runtime.Running;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The life of one run, from its acceptance until nothing is left of it but its output. One thread
+ * goes through it, in {@link #carryOut}; a restarted daemon goes through it again, and finds at
+ * each step what the earlier one has done. Any thread may call the rest.
+ */
+final class Run {
+  private static final Logger log = LoggerFactory.getLogger(Run.class);
+  private static final Duration LAST_OUTPUT = Duration.ofSeconds(10);
+  private static final Duration FRESH_SAMPLE = Duration.ofSeconds(2);
+  private static final Duration LOOK_AGAIN = Duration.ofMillis(200);
+  private static final long PEAK_EVERY_SECONDS = 2;
+
+  /**
+   * A run at one moment.
+   *
+   * @param ahead requests before it, while it is queued
+   * @param pull the newest progress, while its image is fetched
+   * @param heldBack why its GPUs are not free although it is over
+   * @param settled whether it is over and its GPUs are free, or it is known why they are not
+   */
+  record View(
+      RunRecord record,
+      OptionalInt ahead,
+      Optional<Reservation> reservation,
+      Optional<Pull> pull,
+      String heldBack,
+      boolean settled) {}
+
+  private final RunParts parts;
+  private final RunSpec spec;
+  private final RunFolder folder;
+  private final boolean sameBoot;
+  private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
+  private final List<Future<?>> timers = new ArrayList<>();
+  private final CompletableFuture<Void> cleaned = new CompletableFuture<>();
+
+  private volatile RunRecord record;
+  private OptionalInt ahead = OptionalInt.empty();
+  private Optional<Reservation> reservation = Optional.empty();
+  private Optional<Pull> pull = Optional.empty();
+  private String heldBack = "";
+  private OptionalLong peakMemory = OptionalLong.empty();
+  private Optional<BerthException> failure = Optional.empty();
+  private Optional<Spool> spool = Optional.empty();
+  private Runnable leaveQueue = () -> {};
+  private Runnable unattend = () -> {};
+  private boolean ending;
+  private int holders;
+  private Optional<Future<?>> abandonment = Optional.empty();
+  private Thread thread;
+
+  /**
+   * @param sameBoot false for a run that a reboot of the machine has ended
+   */
+  Run(RunParts parts, RunSpec spec, RunFolder folder, RunRecord record, boolean sameBoot) {
+    this.parts = parts;
+    this.spec = spec;
+    this.folder = folder;
+    this.record = record;
+    this.sameBoot = sameBoot;
+    if (record.phase() == Phase.CLEANED) {
+      cleaned.complete(null);
+    }
+  }
+
+  String id() {
+    return record.id();
+  }
+
+  RunSpec spec() {
+    return spec;
+  }
+
+  RunFolder folder() {
+    return folder;
+  }
+
+  synchronized View view() {
+    boolean over = record.phase().isAtLeast(Phase.ENDED);
+    return new View(
+        record,
+        ahead,
+        reservation,
+        pull,
+        heldBack,
+        over && (record.phase() == Phase.CLEANED || !heldBack.isEmpty()));
+  }
+
+  /** Why it failed before its start, as its caller is to be told. */
+  synchronized Optional<BerthException> failure() {
+    return failure;
+  }
+
+  synchronized boolean over() {
+    return record.phase().isAtLeast(Phase.ENDED);
+  }
+
+  /** Completes when nothing is left of it but its output and files. */
+  CompletableFuture<Void> cleaned() {
+    return cleaned;
+  }
+
+  /** Runs {@code listener} whenever something has changed, until the result is run. */
+  Runnable listen(Runnable listener) {
+    listeners.add(listener);
+    return () -> listeners.remove(listener);
+  }
+
+  /** Its output while it is not over; readers of what is over open it themselves. */
+  synchronized Optional<Spool> liveOutput() {
+    return over() ? Optional.empty() : spool;
+  }
+
+  /** Starts to carry it out, or to go on with it; once. */
+  synchronized void start() {
+    if (thread != null) {
+      return;
+    }
+    thread = new Thread(this::carryOut, "run-" + record.id());
+    thread.setDaemon(true);
+    if (!spec.detached()) {
+      watchCaller();
+    }
+    thread.start();
+  }
+
+  /** Leaves it as it is, for the next daemon to find. */
+  void leave() {
+    leaveQueue.run();
+    synchronized (this) {
+      if (thread != null) {
+        thread.interrupt();
+      }
+      timers.forEach(timer -> timer.cancel(false));
+      abandonment.ifPresent(timer -> timer.cancel(false));
+    }
+  }
+
+  /** Waits a little for the thread that {@link #leave} told to go. */
+  void join(Duration atMost) throws InterruptedException {
+    Thread running;
+    synchronized (this) {
+      running = thread;
+    }
+    if (running != null) {
+      running.join(Math.max(1, atMost.toMillis()));
+    }
+    spool.ifPresent(Spool::close);
+  }
+
+  /**
+   * A caller listens who keeps it alive, if it is not detached. Run the result when it has gone.
+   */
+  synchronized Runnable hold() {
+    holders++;
+    abandonment.ifPresent(timer -> timer.cancel(false));
+    abandonment = Optional.empty();
+    return this::unhold;
+  }
+
+  private synchronized void unhold() {
+    holders--;
+    if (!spec.detached()) {
+      watchCaller();
+    }
+  }
+
+  private synchronized void watchCaller() {
+    if (holders == 0 && !over() && abandonment.isEmpty() && !parts.closed()) {
+      abandonment =
+          Optional.of(
+              parts
+                  .timer()
+                  .schedule(
+                      this::abandoned, parts.callerGrace().toMillis(), TimeUnit.MILLISECONDS));
+    }
+  }
+
+  private void abandoned() {
+    synchronized (this) {
+      if (holders > 0 || over() || parts.closed()) {
+        return;
+      }
+    }
+    stop(new Stop(ExitReason.CANCELLED, "its caller has gone"), false);
+  }
+
+  /**
+   * Orders it to end.
+   *
+   * @param force without any grace
+   * @throws BerthException if it is over
+   */
+  void stop(Stop order, boolean force) {
+    boolean running;
+    synchronized (this) {
+      if (over()) {
+        throw new BerthException(Reason.CONFLICT, record.id() + " has ended already");
+      }
+      if (record.stop().isEmpty()) {
+        save(record.stopping(order));
+        log.info("{} is to end: {}", record.id(), order.message());
+      }
+      running = record.phase() == Phase.RUNNING;
+    }
+    leaveQueue.run();
+    if (running) {
+      endProgram(force);
+    }
+  }
+
+  private void carryOut() {
+    try {
+      Optional<RunHold> hold = Optional.empty();
+      if (!record.phase().isAtLeast(Phase.ENDED)) {
+        Ended end;
+        try {
+          hold = reserve();
+          launch(hold);
+          end = awaitEnd();
+        } catch (BerthException e) {
+          end = failed(e);
+        } catch (RuntimeException e) {
+          log.error("{} failed unexpectedly", record.id(), e);
+          end = failed(new BerthException(Reason.INTERNAL, "the server failed unexpectedly", e));
+        }
+        finish(end);
+      }
+      cleanUp(hold.or(() -> parts.reservations().heldBy(record.id(), () -> {})));
+    } catch (InterruptedException e) {
+      // The daemon stops, and the next one goes on.
+    } catch (RuntimeException e) {
+      if (!parts.closed()) {
+        log.error("{} failed unexpectedly", record.id(), e);
+      }
+    } finally {
+      unattend.run();
+    }
+  }
+
+  /** Gets the GPUs and ports; waits in line for them if it must. */
+  private Optional<RunHold> reserve() throws InterruptedException {
+    Runnable ending =
+        () ->
+            parts
+                .timer()
+                .execute(
+                    () ->
+                        stopUnlessOver(
+                            new Stop(ExitReason.CANCELLED, "its reservation has ended")));
+    Optional<RunHold> hold = parts.reservations().heldBy(record.id(), ending);
+    if (hold.isEmpty() && record.phase().isAtLeast(Phase.LAUNCHING) && holdsSomething()) {
+      return lostHold();
+    }
+    if (hold.isEmpty() && spec.reservationId().isPresent()) {
+      hold =
+          Optional.of(parts.reservations().hold(spec.reservationId().get(), record.id(), ending));
+    }
+    if (hold.isEmpty() && spec.needsReservation()) {
+      hold = Optional.of(awaitGrant(ending));
+    }
+    synchronized (this) {
+      ahead = OptionalInt.empty();
+      reservation = hold.map(RunHold::reservation);
+      if (!record.phase().isAtLeast(Phase.PREPARING)) {
+        save(record.at(Phase.PREPARING));
+      }
+    }
+    changed();
+    checkStopped();
+    return hold;
+  }
+
+  private boolean holdsSomething() {
+    return spec.needsReservation() || spec.reservationId().isPresent();
+  }
+
+  // Its keeper is gone, so somebody else may have its GPUs: it must not run on.
+  private Optional<RunHold> lostHold() {
+    if (sameBoot && record.stop().isEmpty()) {
+      log.error("{} has lost the locks of its GPUs; ending it", record.id());
+      synchronized (this) {
+        save(
+            record.stopping(
+                new Stop(
+                    ExitReason.SERVER_LOST,
+                    "the locks of its GPUs were lost while berthd was not running")));
+      }
+    }
+    return Optional.empty();
+  }
+
+  private RunHold awaitGrant(Runnable ending) throws InterruptedException {
+    CompletableFuture<Reservation> granted = new CompletableFuture<>();
+    Runnable leave =
+        parts
+            .reservations()
+            .reserve(
+                new ReservationRequest(
+                    spec.gpus(),
+                    spec.ports(),
+                    spec.waitAtMost(),
+                    new Lifetime.OfRun(record.id()),
+                    spec.owner(),
+                    spec.name(),
+                    ""),
+                new Line(granted));
+    synchronized (this) {
+      leaveQueue =
+          () -> {
+            if (granted.completeExceptionally(stopped())) {
+              leave.run();
+            }
+          };
+    }
+    checkStopped();
+    try {
+      Reservation got = granted.get();
+      return parts.reservations().hold(got.id(), record.id(), ending);
+    } catch (ExecutionException e) {
+      if (e.getCause() instanceof BerthException expected) {
+        throw expected;
+      }
+      throw new CompletionException(e.getCause());
+    } finally {
+      synchronized (this) {
+        leaveQueue = () -> {};
+      }
+    }
+  }
+
+  /** Told how the request fares in the line. */
+  private final class Line implements ReservationListener {
+    private final CompletableFuture<Reservation> granted;
+
+    Line(CompletableFuture<Reservation> granted) {
+      this.granted = granted;
+    }
+
+    @Override
+    public void queued(int before) {
+      synchronized (Run.this) {
+        ahead = OptionalInt.of(before);
+      }
+      changed();
+    }
+
+    @Override
+    public void granted(Reservation got) {
+      if (!granted.complete(got)) {
+        // It has been stopped in the same moment.
+        parts
+            .timer()
+            .execute(() -> parts.reservations().hold(got.id(), record.id(), () -> {}).release());
+      }
+    }
+
+    @Override
+    public void failed(BerthException why) {
+      granted.completeExceptionally(why);
+    }
+
+    @Override
+    public void ended() {}
+  }
+
+  /** Brings code and image, and starts the program; finds what an earlier daemon has done of it. */
+  private void launch(Optional<RunHold> hold) throws InterruptedException {
+    Launch launch = parts.planner().plan(record.id(), folder, spec, hold.map(RunHold::reservation));
+    synchronized (this) {
+      spool = Optional.of(new Spool(folder, parts.spoolWatch()));
+    }
+    spool.get().listen(this::changed);
+    spool.get().follow();
+    if (!record.phase().isAtLeast(Phase.RUNNING)) {
+      if (!sameBoot && folder.started()) {
+        throw lost("the machine was restarted");
+      }
+      if (!record.phase().isAtLeast(Phase.LAUNCHING)) {
+        parts.planner().bringCode(folder, spec);
+      }
+      // Twice only if an earlier daemon was killed before it could start what it made.
+      if (!folder.started()) {
+        String mark = parts.runtime().create(launch, new Fetching());
+        checkStopped();
+        spool.get().start(parts.outputLimit());
+        synchronized (this) {
+          pull = Optional.empty();
+          save(record.at(Phase.LAUNCHING));
+        }
+        hold.ifPresent(held -> held.usedBy(mark));
+      }
+      Running running = parts.runtime().start(launch);
+      running.pid().ifPresent(pid -> hold.ifPresent(held -> held.livesBy(pid)));
+      synchronized (this) {
+        save(
+            record.running(
+                new Started(
+                    running.containerId(),
+                    Instant.now(),
+                    System.nanoTime(),
+                    running.pid(),
+                    running.isolated(),
+                    running.notEnforced())));
+      }
+      changed();
+    } else if (sameBoot) {
+      // A keeper of an earlier daemon may not know the process yet.
+      record
+          .started()
+          .flatMap(started -> started.pid().stream().boxed().findFirst())
+          .filter(pid -> ProcessHandle.of(pid).isPresent())
+          .ifPresent(pid -> hold.ifPresent(held -> held.livesBy(pid)));
+    }
+    limitTime();
+    if (record.stop().isPresent()) {
+      endProgram(record.stop().get().reason() == ExitReason.SERVER_LOST);
+    }
+  }
+
+  private final class Fetching implements Runtime.Progress {
+    @Override
+    public void pulling(Pull progress) {
+      synchronized (Run.this) {
+        pull = Optional.of(progress);
+      }
+      changed();
+    }
+
+    @Override
+    public boolean wanted() {
+      return record.stop().isEmpty();
+    }
+  }
+
+  private Ended awaitEnd() throws InterruptedException {
+    if (holdsSomething()) {
+      unattend = parts.gpus().attend();
+    }
+    Future<?> peak =
+        parts
+            .timer()
+            .scheduleWithFixedDelay(this::notePeak, 0, PEAK_EVERY_SECONDS, TimeUnit.SECONDS);
+    try {
+      return ended(parts.runtime().await(record.id()));
+    } finally {
+      peak.cancel(false);
+      synchronized (this) {
+        timers.forEach(timer -> timer.cancel(false));
+        timers.clear();
+      }
+    }
+  }
+
+  private void notePeak() {
+    OptionalLong now = parts.runtime().peakMemory(record.id());
+    synchronized (this) {
+      if (now.isPresent() && now.getAsLong() > peakMemory.orElse(0)) {
+        peakMemory = now;
+      }
+    }
+  }
+
+  private Ended ended(Exit exit) {
+    ExitReason reason = ExitReason.FINISHED;
+    String message = "";
+    if (record.stop().isPresent()) {
+      reason = record.stop().get().reason();
+      message = record.stop().get().message();
+    } else if (exit.outOfMemory()) {
+      reason = ExitReason.OUT_OF_MEMORY;
+      message = "it used more memory than it may";
+    } else if (!sameBoot || !exit.lost().isEmpty()) {
+      reason = ExitReason.SERVER_LOST;
+      message = sameBoot ? exit.lost() : "the machine was restarted";
+    }
+    return ended(exit.code(), reason, message, exit.at());
+  }
+
+  private Ended ended(int code, ExitReason reason, String message, Optional<Instant> at) {
+    Duration wallTime = Duration.ZERO;
+    if (record.started().isPresent()) {
+      Started started = record.started().get();
+      wallTime =
+          at.isPresent()
+              ? Duration.between(started.at(), at.get())
+              : Duration.ofNanos(System.nanoTime() - started.nanos());
+      wallTime = wallTime.isNegative() ? Duration.ZERO : wallTime;
+    }
+    int gpus = reservation.map(held -> held.gpus().size()).orElse(0);
+    return new Ended(
+        code,
+        reason,
+        message,
+        wallTime,
+        peakMemory,
+        gpus * wallTime.toNanos() / 1e9,
+        at.orElseGet(Instant::now),
+        0);
+  }
+
+  private Ended failed(BerthException e) {
+    ExitReason reason =
+        record
+            .stop()
+            .map(Stop::reason)
+            .orElse(
+                record.phase() == Phase.QUEUED
+                    ? ExitReason.NOT_RESERVED
+                    : e.reason() == Reason.NOT_FOUND
+                        ? ExitReason.IMAGE_NOT_FOUND
+                        : e.reason() == Reason.UNAVAILABLE
+                            ? ExitReason.SERVER_LOST
+                            : ExitReason.START_FAILED);
+    synchronized (this) {
+      failure = Optional.of(e);
+    }
+    return ended(0, reason, e.getMessage(), Optional.empty());
+  }
+
+  /** Notes the end, when all of the output is there. */
+  private void finish(Ended end) throws InterruptedException {
+    long output = 0;
+    if (spool.isPresent()) {
+      Spool all = spool.get();
+      if (!folder.started()) {
+        all.abandon();
+      }
+      if (record.phase().isAtLeast(Phase.LAUNCHING) && !all.awaitComplete(LAST_OUTPUT)) {
+        log.warn("{}: somebody still has its output open; what comes is not kept", record.id());
+      }
+      output = all.total();
+    }
+    synchronized (this) {
+      save(
+          record.ended(
+              new Ended(
+                  end.exitCode(),
+                  end.reason(),
+                  end.message(),
+                  end.wallTime(),
+                  end.peakMemory(),
+                  end.gpuSeconds(),
+                  end.at(),
+                  output)));
+      abandonment.ifPresent(timer -> timer.cancel(false));
+    }
+    log.info(
+        "{} of {} has ended: {}{}{}",
+        record.id(),
+        spec.owner(),
+        end.reason(),
+        end.reason() == ExitReason.FINISHED ? " with " + end.exitCode() : "",
+        end.message().isEmpty() ? "" : ", " + end.message());
+  }
+
+  /** Frees what it held, and removes what is left of it. */
+  private void cleanUp(Optional<RunHold> hold) throws InterruptedException {
+    if (record.phase() != Phase.CLEANED) {
+      parts.runtime().remove(record.id());
+      if (hold.isPresent()) {
+        freeGpus(hold.get());
+      }
+      folder.deletePipes();
+      synchronized (this) {
+        heldBack = "";
+        save(record.at(Phase.CLEANED));
+      }
+    }
+    changed();
+    cleaned.complete(null);
+    synchronized (this) {
+      spool.ifPresent(Spool::close);
+      spool = Optional.empty();
+    }
+  }
+
+  /** Releases the GPUs when the driver shows none of the run's processes on them any more. */
+  private void freeGpus(RunHold hold) throws InterruptedException {
+    while (!hold.gpus().isEmpty()) {
+      long now = parts.gpus().nowNanos();
+      Optional<GpuSample> sample = parts.gpus().awaitSampleSince(now, FRESH_SAMPLE);
+      String why =
+          sample.map(fresh -> stillOn(hold.gpus(), fresh)).orElse("the driver does not answer");
+      if (why.isEmpty()) {
+        break;
+      }
+      boolean news;
+      synchronized (this) {
+        news = !why.equals(heldBack);
+        heldBack = why;
+      }
+      if (news) {
+        log.warn("GPUs of {} are held back: {}", record.id(), why);
+        hold.holdBack(why);
+        changed();
+      }
+      Thread.sleep(LOOK_AGAIN.toMillis());
+    }
+    hold.release();
+  }
+
+  private String stillOn(List<HeldGpu> gpus, GpuSample sample) {
+    if (parts.ignoreStrangers() || sample.problem().isPresent()) {
+      return "";
+    }
+    List<String> found = new ArrayList<>();
+    for (Gpu gpu : sample.gpus()) {
+      if (gpus.stream().anyMatch(held -> held.uuid().equals(gpu.uuid()))
+          && gpu.processes().map(processes -> !processes.isEmpty()).orElse(false)) {
+        found.add(
+            "process "
+                + gpu.processes().get().stream()
+                    .map(process -> "" + process.pid())
+                    .collect(Collectors.joining(", "))
+                + " is still on GPU "
+                + gpu.index());
+      }
+    }
+    return String.join("; ", found);
+  }
+
+  private void limitTime() {
+    Limits limits =
+        spec.service()
+            .map(name -> spec.limits().or(parts.services().find(name)))
+            .orElse(spec.limits());
+    if (limits.time().isEmpty()) {
+      return;
+    }
+    long end = record.started().orElseThrow().nanos() + limits.time().get().toNanos();
+    long left = end - System.nanoTime();
+    synchronized (this) {
+      timers.add(
+          parts
+              .timer()
+              .schedule(
+                  () ->
+                      stopUnlessOver(
+                          new Stop(
+                              ExitReason.TIME_LIMIT,
+                              "its time of "
+                                  + limits.time().get().toMillis() / 1000.0
+                                  + " s was over")),
+                  left,
+                  TimeUnit.NANOSECONDS));
+      limits
+          .warning()
+          .filter(warning -> left > warning.before().toNanos())
+          .ifPresent(
+              warning ->
+                  timers.add(
+                      parts
+                          .timer()
+                          .schedule(
+                              () -> signal(warning.signal()),
+                              left - warning.before().toNanos(),
+                              TimeUnit.NANOSECONDS)));
+    }
+  }
+
+  private void stopUnlessOver(Stop order) {
+    if (!over()) {
+      stop(order, false);
+    }
+  }
+
+  private void endProgram(boolean force) {
+    Duration grace = spec.limits().stopGrace();
+    if (force || grace.isZero()) {
+      signal("KILL");
+      return;
+    }
+    synchronized (this) {
+      if (ending) {
+        return;
+      }
+      ending = true;
+    }
+    signal("TERM");
+    synchronized (this) {
+      timers.add(
+          parts.timer().schedule(() -> signal("KILL"), grace.toMillis(), TimeUnit.MILLISECONDS));
+    }
+  }
+
+  // On a thread of its own: the engine may take its time.
+  private void signal(String name) {
+    parts
+        .threads()
+        .execute(
+            () -> {
+              try {
+                parts.runtime().signal(record.id(), name);
+              } catch (RuntimeException e) {
+                log.warn("cannot send SIG{} to {}: {}", name, record.id(), e.getMessage());
+              }
+            });
+  }
+
+  private void checkStopped() {
+    if (record.stop().isPresent() && !record.phase().isAtLeast(Phase.LAUNCHING)) {
+      throw stopped();
+    }
+  }
+
+  private BerthException stopped() {
+    return new BerthException(
+        Reason.CANCELLED, record.id() + " " + record.stop().map(Stop::message).orElse("was left"));
+  }
+
+  private static BerthException lost(String why) {
+    return new BerthException(Reason.UNAVAILABLE, why);
+  }
+
+  // Call with the lock.
+  private void save(RunRecord next) {
+    parts.store().save(next);
+    record = next;
+  }
+
+  private void changed() {
+    listeners.forEach(Runnable::run);
+  }
+}

@@ -1,0 +1,78 @@
+package berth.server.run;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** The places in the folder of one run. */
+public record RunFolder(Path path) {
+  private static final Logger log = LoggerFactory.getLogger(RunFolder.class);
+
+  /** What was asked for, as it came. */
+  Path request() {
+    return path.resolve("request");
+  }
+
+  /** What has become of it. */
+  Path state() {
+    return path.resolve("state");
+  }
+
+  /** What the program and its surroundings share: the pipes of its output. The program's own. */
+  public Path io() {
+    return path.resolve("io");
+  }
+
+  /** The output. */
+  Path spool() {
+    return path.resolve("spool");
+  }
+
+  /** The code, and what the program leaves there. The program's own. */
+  public Path work() {
+    return path.resolve("work");
+  }
+
+  /** Exists once the program has been started, whatever else is known. */
+  public boolean started() {
+    return Files.exists(io().resolve("once"));
+  }
+
+  /** Deletes what only the running program needs. */
+  void deletePipes() {
+    delete(io());
+  }
+
+  /** Deletes everything. */
+  void delete() {
+    delete(path);
+  }
+
+  private static void delete(Path folder) {
+    try {
+      WorkFiles.delete(folder);
+    } catch (IOException e) {
+      // The next start of the daemon tries again.
+      log.warn("cannot delete {}: {}", folder, e.toString());
+    }
+  }
+
+  void create() {
+    try {
+      // Only this user gets in; within the container the folders below are the program's own.
+      Files.createDirectories(
+          path, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
+      Files.createDirectories(spool());
+      for (Path open : new Path[] {io(), work()}) {
+        Files.createDirectories(open);
+        Files.setPosixFilePermissions(open, PosixFilePermissions.fromString("rwxrwxrwx"));
+      }
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+}

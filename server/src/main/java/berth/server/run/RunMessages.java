@@ -1,0 +1,291 @@
+package berth.server.run;
+
+import static berth.server.run.RunSpec.invalid;
+
+import berth.rpc.Messages;
+import berth.server.reservation.Reservation.Owner;
+import berth.server.reservation.ReservationMessages;
+import berth.server.run.RunRecord.Ended;
+import berth.server.run.RunRecord.Phase;
+import berth.server.run.RunRecord.Started;
+import berth.server.run.RunSpec.Code;
+import berth.v1.ExitReason;
+import berth.v1.OutputStream;
+import berth.v1.Pulling;
+import berth.v1.RunAccepted;
+import berth.v1.RunCodeRequest;
+import berth.v1.RunExited;
+import berth.v1.RunStarted;
+import berth.v1.RunState;
+import berth.v1.RuntimeInfo;
+import com.google.protobuf.ByteString;
+import com.google.protobuf.InvalidProtocolBufferException;
+import java.util.Optional;
+import java.util.OptionalDouble;
+import java.util.OptionalLong;
+
+/** Reads and writes the messages of {@code berth/v1/run.proto}. */
+public final class RunMessages {
+  private final String serverName;
+  private final ReservationMessages reservations;
+
+  RunMessages(String serverName) {
+    this.serverName = serverName;
+    this.reservations = new ReservationMessages(serverName);
+  }
+
+  /** Reads a request that was stored as its bytes. */
+  public static RunSpec spec(byte[] request) {
+    try {
+      return spec(RunCodeRequest.parseFrom(request));
+    } catch (InvalidProtocolBufferException e) {
+      throw new IllegalArgumentException("not a request", e);
+    }
+  }
+
+  static RunSpec spec(RunCodeRequest request) {
+    String workingDir = request.getWorkingDir();
+    return new RunSpec(
+        request.hasService()
+            ? Optional.of(named("service", request.getService()))
+            : Optional.empty(),
+        request.hasImage() ? Optional.of(named("image", request.getImage())) : Optional.empty(),
+        code(request),
+        request.getCommandList(),
+        request.hasEntrypoint()
+            ? Optional.of(request.getEntrypoint().getWordsList())
+            : Optional.empty(),
+        request.getEnvMap(),
+        workingDir.isEmpty()
+            ? RunSpec.WORK
+            : workingDir.startsWith("/") ? workingDir : RunSpec.WORK + "/" + workingDir,
+        request.getOutputsList(),
+        request.hasGpus()
+            ? Optional.of(ReservationMessages.wish(request.getGpus()))
+            : Optional.empty(),
+        request.hasReservationId()
+            ? Optional.of(named("reservation", request.getReservationId()))
+            : Optional.empty(),
+        request.getPortCount(),
+        ReservationMessages.waitAtMost(request.getWait()),
+        limits(request.getLimits()),
+        request.hasUser()
+            ? Optional.of(new RunSpec.User(request.getUser().getUid(), request.getUser().getGid()))
+            : Optional.empty(),
+        switch (request.getNetwork()) {
+          case NETWORK_UNSPECIFIED, NETWORK_OWN -> RunSpec.Network.OWN;
+          case NETWORK_HOST -> RunSpec.Network.HOST;
+          case NETWORK_NONE -> RunSpec.Network.NONE;
+          case UNRECOGNIZED -> throw invalid("an unknown network is asked for");
+        },
+        request.getMountsList().stream()
+            .map(
+                mount ->
+                    new RunSpec.Mount(
+                        mount.getSource(),
+                        mount.getTarget().isEmpty() ? mount.getSource() : mount.getTarget(),
+                        mount.getReadOnly()))
+            .toList(),
+        request.getDetached(),
+        owner(request.getOwner()),
+        request.getName(),
+        request.getRequestId());
+  }
+
+  static Owner owner(berth.v1.Owner owner) {
+    return new Owner(owner.getUser(), owner.getHost());
+  }
+
+  private static Code code(RunCodeRequest request) {
+    return switch (request.getCodeCase()) {
+      case SOURCE ->
+          new Code.Source(
+              request.getSource().getFileName(),
+              request.getSource().getContent().toByteArray(),
+              request.getSource().getInterpreterList());
+      case BUNDLE -> new Code.Bundle(request.getBundle());
+      case CODE_NOT_SET -> new Code.None();
+    };
+  }
+
+  private static String named(String what, String name) {
+    if (name.isEmpty()) {
+      throw invalid("a " + what + " without a name is asked for");
+    }
+    return name;
+  }
+
+  private static Limits limits(berth.v1.Limits limits) {
+    return new Limits(
+        limits.hasTime() ? Optional.of(Messages.duration(limits.getTime())) : Optional.empty(),
+        limits.hasWarning()
+            ? Optional.of(
+                new Limits.Warning(
+                    limits.getWarning().getSignal(),
+                    Messages.duration(limits.getWarning().getBefore())))
+            : Optional.empty(),
+        limits.hasStopGrace() ? Messages.duration(limits.getStopGrace()) : Limits.DEFAULT_GRACE,
+        limit(limits.getMemoryBytes()),
+        limits.getCpus() == 0 ? OptionalDouble.empty() : OptionalDouble.of(limits.getCpus()),
+        limit(limits.getProcesses()),
+        limit(limits.getSharedMemoryBytes()));
+  }
+
+  private static OptionalLong limit(long value) {
+    return value == 0 ? OptionalLong.empty() : OptionalLong.of(value);
+  }
+
+  RunAccepted accepted(Run run) {
+    return RunAccepted.newBuilder().setRunId(run.id()).setServer(serverName).build();
+  }
+
+  berth.v1.Reservation reservation(berth.server.reservation.Reservation reservation) {
+    return reservations.reservation(reservation);
+  }
+
+  static Pulling pulling(Runtime.Pull pull) {
+    return Pulling.newBuilder()
+        .setImage(pull.image())
+        .setLayersDone(pull.layersDone())
+        .setLayers(pull.layers())
+        .setBytesDone(pull.bytesDone())
+        .setBytes(pull.bytes())
+        .setPercent(pull.bytes() == 0 ? 0 : (int) (pull.bytesDone() * 100 / pull.bytes()))
+        .build();
+  }
+
+  RunStarted started(Started started) {
+    return RunStarted.newBuilder()
+        .setContainerId(started.containerId())
+        .setHost(serverName)
+        .setStartedAt(Messages.timestamp(started.at()))
+        .setPid(started.pid().orElse(0))
+        .setIsolated(started.isolated())
+        .addAllNotEnforced(started.notEnforced())
+        .build();
+  }
+
+  static OutputStream stream(OutputStreamKind stream) {
+    return stream == OutputStreamKind.STDOUT
+        ? OutputStream.OUTPUT_STREAM_STDOUT
+        : OutputStream.OUTPUT_STREAM_STDERR;
+  }
+
+  static RunExited exited(Ended ended, String heldBack) {
+    RunExited.Builder message =
+        RunExited.newBuilder()
+            .setExitCode(ended.exitCode())
+            .setReason(
+                switch (ended.reason()) {
+                  case FINISHED -> ExitReason.EXIT_REASON_FINISHED;
+                  case CANCELLED -> ExitReason.EXIT_REASON_CANCELLED;
+                  case TIME_LIMIT -> ExitReason.EXIT_REASON_TIME_LIMIT;
+                  case OUT_OF_MEMORY -> ExitReason.EXIT_REASON_OUT_OF_MEMORY;
+                  case IMAGE_NOT_FOUND -> ExitReason.EXIT_REASON_IMAGE_NOT_FOUND;
+                  case START_FAILED -> ExitReason.EXIT_REASON_START_FAILED;
+                  case SERVER_LOST -> ExitReason.EXIT_REASON_SERVER_LOST;
+                  case NOT_RESERVED -> ExitReason.EXIT_REASON_NOT_RESERVED;
+                })
+            .setMessage(ended.message())
+            .setWallTime(Messages.duration(ended.wallTime()))
+            .setGpuSeconds(ended.gpuSeconds())
+            .setEndedAt(Messages.timestamp(ended.at()))
+            .setOutputBytes(ended.outputBytes())
+            .setHeldBack(heldBack);
+    ended.peakMemory().ifPresent(message::setPeakMemoryBytes);
+    return message.build();
+  }
+
+  berth.v1.Run run(Run run) {
+    Run.View view = run.view();
+    RunRecord record = view.record();
+    berth.v1.Run.Builder message =
+        berth.v1.Run.newBuilder()
+            .setRunId(run.id())
+            .setServer(serverName)
+            .setState(state(record.phase()))
+            .setRequest(request(run.spec()))
+            .setAcceptedAt(Messages.timestamp(record.accepted()))
+            .setAhead(view.ahead().orElse(0))
+            .setOutputBytes(
+                record
+                    .ended()
+                    .map(Ended::outputBytes)
+                    .orElseGet(() -> run.liveOutput().map(Spool::total).orElse(0L)));
+    view.reservation().ifPresent(held -> message.setReservation(reservation(held)));
+    record.started().ifPresent(started -> message.setStarted(started(started)));
+    record.ended().ifPresent(ended -> message.setExited(exited(ended, view.heldBack())));
+    return message.build();
+  }
+
+  private static RunState state(Phase phase) {
+    return switch (phase) {
+      case QUEUED -> RunState.RUN_STATE_QUEUED;
+      case PREPARING, LAUNCHING -> RunState.RUN_STATE_PREPARING;
+      case RUNNING -> RunState.RUN_STATE_RUNNING;
+      case ENDED, CLEANED -> RunState.RUN_STATE_ENDED;
+    };
+  }
+
+  // What others may see: neither the code nor the values of variables, which may be secrets.
+  private static RunCodeRequest request(RunSpec spec) {
+    RunCodeRequest.Builder message =
+        RunCodeRequest.newBuilder()
+            .addAllCommand(spec.command())
+            .addAllOutputs(spec.outputs())
+            .setDetached(spec.detached())
+            .setOwner(
+                berth.v1.Owner.newBuilder()
+                    .setUser(spec.owner().user())
+                    .setHost(spec.owner().host()))
+            .setName(spec.name());
+    spec.service().ifPresent(message::setService);
+    spec.image().ifPresent(message::setImage);
+    if (spec.code() instanceof Code.Source source) {
+      message.setSource(
+          berth.v1.Source.newBuilder()
+              .setFileName(source.fileName())
+              .setContent(ByteString.EMPTY)
+              .addAllInterpreter(source.interpreter()));
+    } else if (spec.code() instanceof Code.Bundle bundle) {
+      message.setBundle(bundle.digest());
+    }
+    spec.gpus()
+        .ifPresent(
+            wish ->
+                message.setGpus(
+                    wish.ids().isEmpty()
+                        ? berth.v1.GpuRequest.newBuilder().setCount(wish.count())
+                        : berth.v1.GpuRequest.newBuilder()
+                            .setExactly(berth.v1.GpuSet.newBuilder().addAllIds(wish.ids()))));
+    spec.reservationId().ifPresent(message::setReservationId);
+    return message.build();
+  }
+
+  static berth.v1.Service service(Service service) {
+    berth.v1.Limits.Builder limits =
+        berth.v1.Limits.newBuilder()
+            .setMemoryBytes(service.memoryBytes().orElse(0))
+            .setSharedMemoryBytes(service.sharedMemoryBytes().orElse(0))
+            .setProcesses(service.processes().orElse(0))
+            .setCpus(service.cpus().orElse(0));
+    service.time().map(Messages::duration).ifPresent(limits::setTime);
+    return berth.v1.Service.newBuilder()
+        .setName(service.name())
+        .addAllAliases(service.aliases())
+        .setImage(service.image())
+        .addAllInterpreter(service.interpreter())
+        .setLimits(limits)
+        .setDescription(service.description())
+        .build();
+  }
+
+  static RuntimeInfo runtime(Runtime.Info info) {
+    return RuntimeInfo.newBuilder()
+        .setName(info.name())
+        .setEngine(info.engine())
+        .setUsable(info.usable())
+        .setGpuAccess(info.gpuAccess())
+        .build();
+  }
+}

@@ -1,0 +1,162 @@
+package berth.server.run;
+
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.rpc.StreamFeed;
+import berth.server.run.RunRecord.Ended;
+import berth.server.run.RunRecord.Phase;
+import berth.v1.OutputTruncated;
+import berth.v1.Queued;
+import berth.v1.RunEvent;
+import berth.v1.RunOutput;
+import com.google.protobuf.UnsafeByteOperations;
+import java.util.EnumSet;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.Set;
+
+/**
+ * One reader of a run: knows what it has been told, and finds the next thing to tell in the run as
+ * it is now. So it costs the same however much has happened since it last read.
+ */
+final class RunReader implements StreamFeed.Source<RunEvent>, AutoCloseable {
+  private static final int PIECE = 128 << 10;
+
+  private final Runs runs;
+  private final Run run;
+  private final RunMessages messages;
+  private final boolean callers;
+  private final boolean follows;
+  private long offset;
+  private boolean toldAccepted;
+  private OptionalInt toldAhead = OptionalInt.empty();
+  private boolean toldReserved;
+  private Optional<Runtime.Pull> toldPull = Optional.empty();
+  private boolean toldStarted;
+  private final Set<OutputStreamKind> toldTruncated = EnumSet.noneOf(OutputStreamKind.class);
+  private boolean ended;
+  private Optional<Spool> past = Optional.empty();
+
+  /**
+   * @param callers whether this is the call that made the run: a failure before the start is the
+   *     call's own, and a detached run needs no more than its id
+   * @param follows whether to wait for what is yet to come
+   */
+  RunReader(
+      Runs runs, Run run, RunMessages messages, long offset, boolean callers, boolean follows) {
+    this.runs = runs;
+    this.run = run;
+    this.messages = messages;
+    this.offset = offset;
+    this.callers = callers;
+    this.follows = follows;
+  }
+
+  @Override
+  public RunEvent next() {
+    if (ended) {
+      return null;
+    }
+    // What is over is asked first: all of its output is there then.
+    Run.View view = run.view();
+    RunRecord record = view.record();
+    RunEvent.Builder event = RunEvent.newBuilder();
+    if (!toldAccepted) {
+      toldAccepted = true;
+      ended = callers && run.spec().detached();
+      return event.setAccepted(messages.accepted(run)).build();
+    }
+    if (callers && record.ended().isPresent() && record.started().isEmpty()) {
+      throw run.failure()
+          .orElseGet(() -> new BerthException(Reason.CONFLICT, record.ended().get().message()));
+    }
+    if (record.phase() == Phase.QUEUED
+        && view.ahead().isPresent()
+        && !view.ahead().equals(toldAhead)) {
+      toldAhead = view.ahead();
+      return event.setQueued(Queued.newBuilder().setAhead(toldAhead.getAsInt())).build();
+    }
+    if (!toldReserved && view.reservation().isPresent()) {
+      toldReserved = true;
+      return event.setReserved(messages.reservation(view.reservation().get())).build();
+    }
+    if (view.pull().isPresent() && !view.pull().equals(toldPull)) {
+      toldPull = view.pull();
+      return event.setPulling(RunMessages.pulling(toldPull.get())).build();
+    }
+    if (!toldStarted && record.started().isPresent()) {
+      toldStarted = true;
+      return event.setStarted(messages.started(record.started().get())).build();
+    }
+    // What a program prints before its start is noted waits for that.
+    Optional<Spool> output =
+        record.started().isPresent() ? output(record.ended()) : Optional.empty();
+    if (output.isPresent()) {
+      long end = record.ended().map(Ended::outputBytes).orElse(Long.MAX_VALUE);
+      Optional<Spool.Chunk> chunk =
+          output.get().read(offset, (int) Math.min(PIECE, Math.max(0, end - offset)));
+      if (chunk.isPresent() && chunk.get().data().hasRemaining()) {
+        offset += chunk.get().data().remaining();
+        return event.setOutput(output(chunk.get())).build();
+      }
+      for (OutputStreamKind stream : OutputStreamKind.values()) {
+        if (!toldTruncated.contains(stream) && output.get().dropped(stream)) {
+          toldTruncated.add(stream);
+          return event
+              .setTruncated(
+                  OutputTruncated.newBuilder()
+                      .setStream(RunMessages.stream(stream))
+                      .setKeptBytes(output.get().size(stream)))
+              .build();
+        }
+      }
+    }
+    if (view.settled() || (!follows && record.ended().isPresent())) {
+      ended = true;
+      return event
+          .setExited(RunMessages.exited(record.ended().orElseThrow(), view.heldBack()))
+          .build();
+    }
+    ended = !follows;
+    return null;
+  }
+
+  @Override
+  public boolean ended() {
+    return ended;
+  }
+
+  @Override
+  public void close() {
+    past.ifPresent(Spool::close);
+  }
+
+  private Optional<Spool> output(Optional<Ended> over) {
+    if (past.isPresent()) {
+      return past;
+    }
+    if (over.isEmpty()) {
+      return run.liveOutput();
+    }
+    if (offset > over.get().outputBytes()) {
+      throw new BerthException(
+          Reason.INVALID,
+          "output from byte "
+              + offset
+              + " asked, "
+              + run.id()
+              + " has "
+              + over.get().outputBytes());
+    }
+    past = Optional.of(runs.pastOutput(run));
+    return past;
+  }
+
+  private static RunOutput output(Spool.Chunk chunk) {
+    return RunOutput.newBuilder()
+        .setStream(RunMessages.stream(chunk.stream()))
+        .setOffset(chunk.offset())
+        .setData(UnsafeByteOperations.unsafeWrap(chunk.data()))
+        .build();
+  }
+}

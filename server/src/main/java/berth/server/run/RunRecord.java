@@ -1,0 +1,105 @@
+package berth.server.run;
+
+import java.time.Duration;
+import java.time.Instant;
+import java.util.List;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
+
+/**
+ * What has become of a run so far: all that a restarted daemon must know, but what was asked for.
+ *
+ * @param stop who wants it to end, and why
+ */
+record RunRecord(
+    String id,
+    Instant accepted,
+    Phase phase,
+    Optional<Started> started,
+    Optional<Stop> stop,
+    Optional<Ended> ended) {
+
+  /** Where a run is in its life; it never goes back. */
+  enum Phase {
+    /** Waits for its GPUs. */
+    QUEUED,
+    /** Has what it asked for; its image and files are being brought. */
+    PREPARING,
+    /** May have been started: from now on it is never made anew. */
+    LAUNCHING,
+    RUNNING,
+    /** Over, and all of its output is there; what it held is still to be freed. */
+    ENDED,
+    /** Nothing is left but its output and files. */
+    CLEANED;
+
+    boolean isAtLeast(Phase other) {
+      return compareTo(other) >= 0;
+    }
+  }
+
+  /** Why a run is over. */
+  enum ExitReason {
+    FINISHED,
+    CANCELLED,
+    TIME_LIMIT,
+    OUT_OF_MEMORY,
+    IMAGE_NOT_FOUND,
+    START_FAILED,
+    SERVER_LOST,
+    NOT_RESERVED
+  }
+
+  /**
+   * The start.
+   *
+   * @param nanos on the machine's monotonic clock, for limits
+   */
+  record Started(
+      String containerId,
+      Instant at,
+      long nanos,
+      OptionalInt pid,
+      boolean isolated,
+      List<String> notEnforced) {
+    Started {
+      notEnforced = List.copyOf(notEnforced);
+    }
+  }
+
+  /** An order to end it. The first one counts. */
+  record Stop(ExitReason reason, String message) {}
+
+  /** The end. */
+  record Ended(
+      int exitCode,
+      ExitReason reason,
+      String message,
+      Duration wallTime,
+      OptionalLong peakMemory,
+      double gpuSeconds,
+      Instant at,
+      long outputBytes) {}
+
+  static RunRecord accepted(String id, Instant now) {
+    return new RunRecord(
+        id, now, Phase.QUEUED, Optional.empty(), Optional.empty(), Optional.empty());
+  }
+
+  RunRecord at(Phase next) {
+    return new RunRecord(id, accepted, next, started, stop, ended);
+  }
+
+  RunRecord running(Started start) {
+    return new RunRecord(id, accepted, Phase.RUNNING, Optional.of(start), stop, ended);
+  }
+
+  RunRecord stopping(Stop order) {
+    return new RunRecord(id, accepted, phase, started, Optional.of(order), ended);
+  }
+
+  RunRecord ended(Ended end) {
+    return new RunRecord(id, accepted, Phase.ENDED, started, stop, Optional.of(end));
+  }
+}

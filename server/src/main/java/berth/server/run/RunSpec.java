@@ -1,0 +1,196 @@
+package berth.server.run;
+
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.server.reservation.GpuWish;
+import berth.server.reservation.Reservation.Owner;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+
+/**
+ * What somebody wants to run.
+ *
+ * @param service a name of the administrator's for an image; or
+ * @param image an image; neither where plain processes run
+ * @param command the arguments of the source file if there is one
+ * @param entrypoint in place of the image's
+ * @param workingDir absolute
+ * @param outputs what the caller wants to have afterwards
+ * @param gpus to be reserved for this run; or
+ * @param reservationId those of a reservation; neither for a run without GPUs
+ * @param waitAtMost zero: not at all; empty: for ever
+ * @param requestId the same for a retry; empty for none
+ */
+public record RunSpec(
+    Optional<String> service,
+    Optional<String> image,
+    Code code,
+    List<String> command,
+    Optional<List<String>> entrypoint,
+    Map<String, String> env,
+    String workingDir,
+    List<String> outputs,
+    Optional<GpuWish> gpus,
+    Optional<String> reservationId,
+    int ports,
+    Optional<Duration> waitAtMost,
+    Limits limits,
+    Optional<User> user,
+    Network network,
+    List<Mount> mounts,
+    boolean detached,
+    Owner owner,
+    String name,
+    String requestId) {
+  static final String WORK = "/work";
+
+  private static final int LONGEST_SOURCE = 8 << 20;
+  private static final int LONGEST_NAME = 200;
+  private static final int LONGEST_REQUEST_ID = 100;
+  private static final int LONGEST_OWNER = 200;
+  private static final int LONGEST_WORDS = 1 << 20;
+
+  /** Where the code comes from. */
+  public sealed interface Code {
+    /** Nowhere: it is in the image. */
+    record None() implements Code {}
+
+    /**
+     * One file.
+     *
+     * @param interpreter what runs it; empty: the service's, or what the file's first line says
+     */
+    record Source(String fileName, byte[] content, List<String> interpreter) implements Code {
+      public Source {
+        interpreter = List.copyOf(interpreter);
+        if (fileName.isEmpty()
+            || fileName.contains("/")
+            || fileName.chars().anyMatch(Character::isISOControl)
+            || fileName.equals(".")
+            || fileName.equals("..")) {
+          throw invalid("'" + fileName + "' is not the name of a file without folders");
+        }
+        if (content.length > LONGEST_SOURCE) {
+          throw invalid(
+              fileName
+                  + " has "
+                  + content.length
+                  + " bytes, 8 MiB are allowed; send it as a bundle");
+        }
+      }
+    }
+
+    /** Uploaded files. */
+    record Bundle(String digest) implements Code {}
+  }
+
+  /** A user by number. */
+  public record User(int uid, int gid) {}
+
+  /** What the program sees of the network. */
+  public enum Network {
+    OWN,
+    HOST,
+    NONE
+  }
+
+  /** A folder of this machine that the program sees. */
+  public record Mount(String source, String target, boolean readOnly) {
+    public Mount {
+      checkAbsolute("mount", source);
+      checkAbsolute("mount target", target);
+      if (target.contains(":") || source.contains(":")) {
+        throw invalid("a mount's path must not contain ':': " + source + " at " + target);
+      }
+      for (String own : List.of("/", "/proc", "/sys", "/dev", "/berth", "/berth-launcher")) {
+        if (target.replaceAll("/+$", "").equals(own.replaceAll("/+$", ""))
+            || (own.length() > 1 && target.startsWith(own + "/"))) {
+          throw invalid("nothing can be mounted at " + target);
+        }
+      }
+    }
+  }
+
+  public RunSpec {
+    command = List.copyOf(command);
+    entrypoint = entrypoint.map(List::copyOf);
+    env = Map.copyOf(env);
+    outputs = List.copyOf(outputs);
+    mounts = List.copyOf(mounts);
+    for (String key : env.keySet()) {
+      checkVariable(key, env.get(key));
+    }
+    checkWords(command);
+    entrypoint.ifPresent(RunSpec::checkWords);
+    checkAbsolute("working folder", workingDir);
+    for (String output : outputs) {
+      if (output.isEmpty() || output.startsWith("/") || List.of(output.split("/")).contains("..")) {
+        throw invalid("output '" + output + "' is not a path below " + WORK);
+      }
+    }
+    if (ports < 0) {
+      throw invalid(ports + " ports asked; ask for 0 or more");
+    }
+    if (ports > 0 && reservationId.isPresent()) {
+      throw invalid("ports are asked for, but an existing reservation brings its own");
+    }
+    if (waitAtMost.map(Duration::isNegative).orElse(false)) {
+      throw invalid("a negative time to wait is asked for");
+    }
+    checkLength("the owner", owner.toString(), LONGEST_OWNER);
+    checkLength("the name", name, LONGEST_NAME);
+    checkLength("the request id", requestId, LONGEST_REQUEST_ID);
+  }
+
+  boolean needsReservation() {
+    return gpus.isPresent() || ports > 0;
+  }
+
+  private static void checkVariable(String key, String value) {
+    if (!key.matches("[A-Za-z_][A-Za-z0-9_.-]*")) {
+      throw invalid("'" + key + "' is not the name of a variable");
+    }
+    if (key.startsWith("NVIDIA_")
+        || key.startsWith("BERTH_")
+        || List.of("NV_GPU", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER").contains(key)) {
+      throw invalid(
+          "the variable " + key + " is set by Berth from the reserved GPUs; leave it out");
+    }
+    if (value.indexOf('\0') >= 0) {
+      throw invalid("the variable " + key + " contains a NUL character");
+    }
+  }
+
+  private static void checkWords(List<String> words) {
+    long length = 0;
+    for (String word : words) {
+      length += word.length();
+      if (word.indexOf('\0') >= 0) {
+        throw invalid("the command contains a NUL character");
+      }
+    }
+    if (length > LONGEST_WORDS) {
+      throw invalid("the command has " + length + " characters, " + LONGEST_WORDS + " are allowed");
+    }
+  }
+
+  private static void checkAbsolute(String what, String path) {
+    if (!path.startsWith("/")
+        || List.of(path.split("/")).contains("..")
+        || path.chars().anyMatch(Character::isISOControl)) {
+      throw invalid(what + " '" + path + "' is not an absolute path without '..'");
+    }
+  }
+
+  private static void checkLength(String what, String text, int longest) {
+    if (text.length() > longest) {
+      throw invalid(what + " has " + text.length() + " characters, " + longest + " are allowed");
+    }
+  }
+
+  static BerthException invalid(String message) {
+    return new BerthException(Reason.INVALID, message);
+  }
+}

@@ -1,0 +1,91 @@
+package berth.server.run;
+
+import berth.rpc.BerthException;
+import java.time.Instant;
+import java.util.List;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
+import java.util.function.Predicate;
+
+/**
+ * Where runs run. Any thread may call. What is made for a run is found again after a restart of
+ * this process by the run's id alone, and every step may be taken again: a run is started once
+ * however often it is asked for.
+ */
+public interface Runtime extends AutoCloseable {
+  /**
+   * What a runtime is and can do.
+   *
+   * @param name for people and programs: {@code docker} or {@code process}
+   * @param engine its version, or why it cannot be used
+   * @param gpuAccess how programs get at GPUs, or why they cannot
+   */
+  record Info(String name, String engine, boolean usable, String gpuAccess) {}
+
+  /** How far the fetching of an image is. */
+  record Pull(String image, int layersDone, int layers, long bytesDone, long bytes) {}
+
+  /**
+   * A program that runs, or has run.
+   *
+   * @param containerId empty for a plain process
+   * @param pid none if it has ended already
+   * @param notEnforced what was asked for and cannot be had here, for people
+   */
+  record Running(String containerId, OptionalInt pid, boolean isolated, List<String> notEnforced) {}
+
+  /**
+   * How a program ended.
+   *
+   * @param at when, if that is known better than by being told
+   * @param lost why the end was not the program's own doing nor ours; empty if it was
+   */
+  record Exit(int code, boolean outOfMemory, Optional<Instant> at, String lost) {}
+
+  Info info();
+
+  /**
+   * Refuses what cannot be started here, before anything is reserved for it.
+   *
+   * @throws BerthException with the reason
+   */
+  void check(Launch launch);
+
+  /** Told how far the making ready is. */
+  interface Progress {
+    void pulling(Pull pull);
+
+    /** Whether somebody still wants it; asked now and then while an image is fetched. */
+    boolean wanted();
+  }
+
+  /**
+   * Makes ready what is to be started, unless that is there, and fetches its image if it must.
+   *
+   * @return a word that is part of the command of some process for as long as it runs
+   * @throws BerthException if it cannot be, or is no longer wanted
+   */
+  String create(Launch launch, Progress progress) throws InterruptedException;
+
+  /** Starts it, unless it was started before. */
+  Running start(Launch launch) throws InterruptedException;
+
+  /** Waits for its end, also through outages of the engine. */
+  Exit await(String runId) throws InterruptedException;
+
+  /** Sends a signal, by its name without SIG, if it still runs. KILL ends all its processes. */
+  void signal(String runId, String signal);
+
+  /** The most memory it has used so far, as far as the kernel tells. */
+  OptionalLong peakMemory(String runId);
+
+  /** Removes what is left of it, if anything is. */
+  void remove(String runId);
+
+  /** Removes what runs left behind whom nobody knows any more. */
+  void reap(Predicate<String> knownRun);
+
+  @Override
+  void close();
+}

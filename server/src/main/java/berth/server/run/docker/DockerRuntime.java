@@ -1,0 +1,551 @@
+package berth.server.run.docker;
+
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.server.reservation.Reservation.HeldGpu;
+import berth.server.reservation.Reservations;
+import berth.server.run.GpuVariables;
+import berth.server.run.Launch;
+import berth.server.run.RunSpec;
+import berth.server.run.Runtime;
+import com.github.dockerjava.api.DockerClient;
+import com.github.dockerjava.api.command.CreateContainerCmd;
+import com.github.dockerjava.api.command.InspectContainerResponse;
+import com.github.dockerjava.api.command.InspectImageResponse;
+import com.github.dockerjava.api.command.WaitContainerResultCallback;
+import com.github.dockerjava.api.exception.ConflictException;
+import com.github.dockerjava.api.exception.DockerClientException;
+import com.github.dockerjava.api.exception.DockerException;
+import com.github.dockerjava.api.exception.NotFoundException;
+import com.github.dockerjava.api.exception.NotModifiedException;
+import com.github.dockerjava.api.model.Bind;
+import com.github.dockerjava.api.model.Capability;
+import com.github.dockerjava.api.model.Container;
+import com.github.dockerjava.api.model.ContainerConfig;
+import com.github.dockerjava.api.model.DeviceRequest;
+import com.github.dockerjava.api.model.HostConfig;
+import com.github.dockerjava.api.model.LogConfig;
+import com.github.dockerjava.api.model.Ulimit;
+import com.github.dockerjava.core.DefaultDockerClientConfig;
+import com.github.dockerjava.core.DockerClientImpl;
+import com.github.dockerjava.zerodep.ZerodepDockerHttpClient;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.time.Instant;
+import java.time.format.DateTimeParseException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Predicate;
+import java.util.function.Supplier;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Runs in containers of a Docker engine. A run's container has a name made of the run's id, so it
+ * is found again, and labels that say whose it is.
+ */
+public final class DockerRuntime implements Runtime {
+  private static final Logger log = LoggerFactory.getLogger(DockerRuntime.class);
+
+  static final String RUN = "berth.run";
+  static final String SERVER = "berth.server";
+  static final String STATE = "berth.state";
+  static final String GPUS = "berth.gpus";
+  static final String OWNER = "berth.owner";
+
+  private static final long MOST_PROCESSES = 16384;
+  private static final int MOST_CONNECTIONS = 2000;
+  private static final Duration CONNECTING = Duration.ofSeconds(5);
+  private static final Duration RETRY = Duration.ofMillis(250);
+
+  /**
+   * Which engine, and whose runs.
+   *
+   * @param host the engine's address, such as {@code unix:///var/run/docker.sock}
+   * @param stateFolder of this server, by which its containers are told from those of others
+   * @param simulated whether the GPUs are simulated, and need no device
+   * @param reapAfter how long another server of this machine may be dead until its containers are
+   *     removed
+   */
+  public record Settings(
+      String host, String serverName, Path stateFolder, boolean simulated, Duration reapAfter) {}
+
+  private final Settings settings;
+  private final String state;
+  private final DockerClient docker;
+  private final Launcher launcher = Launcher.ofThisMachine();
+  private final Map<String, Path> peakFiles = new ConcurrentHashMap<>();
+  private final Map<String, Instant> deadSince = new HashMap<>();
+  private volatile Optional<Runtime.Info> found = Optional.empty();
+  private volatile GpuAccess gpuAccess = GpuAccess.NONE;
+
+  /** Does not need the engine to be there yet. */
+  public DockerRuntime(Settings settings) {
+    this.settings = settings;
+    this.state = settings.stateFolder.toAbsolutePath().toString();
+    DefaultDockerClientConfig config =
+        DefaultDockerClientConfig.createDefaultConfigBuilder()
+            .withDockerHost(settings.host)
+            .withDockerTlsVerify(false)
+            .build();
+    docker =
+        DockerClientImpl.getInstance(
+            config,
+            new ZerodepDockerHttpClient.Builder()
+                .dockerHost(config.getDockerHost())
+                .maxConnections(MOST_CONNECTIONS)
+                .connectionTimeout(CONNECTING)
+                .build());
+    Runtime.Info info = info();
+    log.info("runs: {}; GPUs in containers: {}", info.engine(), info.gpuAccess());
+    if (launcher.busybox().isEmpty()) {
+      log.warn(
+          "no static busybox on this machine (package busybox-static): images without /bin/sh"
+              + " cannot be run");
+    }
+  }
+
+  @Override
+  public Runtime.Info info() {
+    if (found.isPresent()) {
+      return found.get();
+    }
+    try {
+      com.github.dockerjava.api.model.Info engine = docker.infoCmd().exec();
+      gpuAccess = settings.simulated ? GpuAccess.SIMULATED : gpuAccess(engine);
+      found =
+          Optional.of(
+              new Runtime.Info(
+                  "docker",
+                  "Docker " + engine.getServerVersion() + " at " + settings.host,
+                  true,
+                  gpuAccess.description()));
+      return found.get();
+    } catch (RuntimeException e) {
+      return new Runtime.Info("docker", unreachable(e).getMessage(), false, "unknown");
+    }
+  }
+
+  private static GpuAccess gpuAccess(com.github.dockerjava.api.model.Info engine) {
+    Object cdi = engine.getRawValues().get("CDISpecDirs");
+    List<Path> folders = new ArrayList<>();
+    if (cdi instanceof List<?> list) {
+      list.forEach(folder -> folders.add(Path.of(folder.toString())));
+    }
+    Map<String, ?> runtimes = engine.getRuntimes() == null ? Map.of() : engine.getRuntimes();
+    return GpuAccess.find(runtimes, GpuAccess.enginePath(Path.of("/var/run/docker.pid")), folders);
+  }
+
+  @Override
+  public void check(Launch launch) {
+    Runtime.Info info = info();
+    if (!info.usable()) {
+      throw new BerthException(Reason.UNAVAILABLE, info.engine());
+    }
+    if (launch.image().isEmpty()) {
+      throw new BerthException(Reason.INVALID, "neither a service nor an image is named to run in");
+    }
+  }
+
+  @Override
+  public String create(Launch launch, Progress progress) throws InterruptedException {
+    if (!launch.gpus().isEmpty() && gpuAccess == GpuAccess.NONE) {
+      throw new BerthException(
+          Reason.CONFLICT, "containers cannot get at GPUs: " + gpuAccess.description());
+    }
+    Optional<InspectContainerResponse> earlier = find(launch.runId());
+    if (earlier.isPresent()) {
+      return earlier.get().getId();
+    }
+    InspectImageResponse image = image(launch.image().orElseThrow(), progress);
+    try {
+      return calling(() -> creation(launch, image).exec().getId());
+    } catch (ConflictException e) {
+      // An earlier daemon was killed while it asked for the same.
+      return find(launch.runId()).orElseThrow(() -> startFailed(e)).getId();
+    } catch (DockerException e) {
+      throw startFailed(e);
+    }
+  }
+
+  private CreateContainerCmd creation(Launch launch, InspectImageResponse image) {
+    List<String> entrypoint = new ArrayList<>(launcher.entrypoint());
+    entrypoint.addAll(words(launch, image));
+    Map<String, String> env = new LinkedHashMap<>(launch.env());
+    env.putAll(GpuVariables.inContainer(launch.gpus()));
+    HostConfig host = hostConfig(launch);
+    if (!launch.gpus().isEmpty()) {
+      addGpus(launch.gpus(), host, env);
+    }
+    Map<String, String> labels = new LinkedHashMap<>();
+    labels.put(RUN, launch.runId());
+    labels.put(SERVER, settings.serverName);
+    labels.put(STATE, state);
+    labels.put(GPUS, GpuVariables.indices(launch.gpus()));
+    labels.put(OWNER, launch.owner().toString());
+    CreateContainerCmd creation =
+        docker
+            .createContainerCmd(image.getId())
+            .withName(name(launch.runId()))
+            .withLabels(labels)
+            .withEntrypoint(entrypoint)
+            .withCmd(List.of())
+            .withEnv(env.entrySet().stream().map(e -> e.getKey() + "=" + e.getValue()).toList())
+            .withWorkingDir(launch.workingDir())
+            .withHostName(hostName(launch))
+            .withAttachStdout(false)
+            .withAttachStderr(false)
+            .withHostConfig(host);
+    launch.user().ifPresent(user -> creation.withUser(user.uid() + ":" + user.gid()));
+    return creation;
+  }
+
+  // The host's network brings the host's name.
+  private static String hostName(Launch launch) {
+    return launch.network() == RunSpec.Network.HOST ? null : launch.runId();
+  }
+
+  private HostConfig hostConfig(Launch launch) {
+    List<Bind> binds = new ArrayList<>();
+    binds.add(Bind.parse(launch.folder().io() + ":" + Launcher.IO));
+    binds.add(Bind.parse(launch.folder().work() + ":/work"));
+    launcher.bind().map(Bind::parse).ifPresent(binds::add);
+    for (Launch.Bind bind : launch.binds()) {
+      binds.add(Bind.parse(bind.source() + ":" + bind.target() + (bind.readOnly() ? ":ro" : "")));
+    }
+    HostConfig host =
+        HostConfig.newHostConfig()
+            .withInit(true)
+            .withNetworkMode(
+                switch (launch.network()) {
+                  case OWN -> "bridge";
+                  case HOST -> "host";
+                  case NONE -> "none";
+                })
+            .withSecurityOpts(List.of("no-new-privileges"))
+            .withCapDrop(Capability.ALL)
+            .withPidsLimit(launch.limits().processes().orElse(MOST_PROCESSES))
+            .withBinds(binds)
+            // The output goes by the run's own pipes.
+            .withLogConfig(new LogConfig(LogConfig.LoggingType.NONE))
+            .withUlimits(
+                launch.ulimits().entrySet().stream()
+                    .map(e -> new Ulimit(e.getKey(), e.getValue(), e.getValue()))
+                    .toList());
+    launch.limits().memory().ifPresent(bytes -> host.withMemory(bytes).withMemorySwap(bytes));
+    launch.limits().cpus().ifPresent(cpus -> host.withNanoCPUs((long) (cpus * 1e9)));
+    launch.limits().sharedMemory().ifPresent(host::withShmSize);
+    return host;
+  }
+
+  private void addGpus(List<HeldGpu> gpus, HostConfig host, Map<String, String> env) {
+    List<String> uuids = gpus.stream().map(HeldGpu::uuid).toList();
+    switch (gpuAccess) {
+      case DEVICE_REQUESTS ->
+          host.withDeviceRequests(
+              List.of(
+                  new DeviceRequest()
+                      .withDriver("nvidia")
+                      .withDeviceIds(uuids)
+                      .withCapabilities(List.of(List.of("gpu", "compute", "utility")))));
+      case NVIDIA_RUNTIME -> {
+        host.withRuntime("nvidia");
+        env.put("NVIDIA_VISIBLE_DEVICES", String.join(",", uuids));
+        env.put("NVIDIA_DRIVER_CAPABILITIES", "compute,utility");
+      }
+      case CDI ->
+          host.withDeviceRequests(
+              List.of(
+                  new DeviceRequest()
+                      .withDriver("cdi")
+                      .withDeviceIds(
+                          uuids.stream().map(uuid -> "nvidia.com/gpu=" + uuid).toList())));
+      case SIMULATED -> env.put("NVIDIA_VISIBLE_DEVICES", "void");
+      case NONE -> throw new AssertionError("refused before");
+    }
+  }
+
+  private static List<String> words(Launch launch, InspectImageResponse image) {
+    ContainerConfig config = image.getConfig();
+    List<String> words = new ArrayList<>();
+    if (launch.entrypoint().isPresent()) {
+      words.addAll(launch.entrypoint().get());
+    } else if (config != null && config.getEntrypoint() != null) {
+      words.addAll(List.of(config.getEntrypoint()));
+    }
+    if (!launch.command().isEmpty()) {
+      words.addAll(launch.command());
+    } else if (launch.entrypoint().isEmpty() && config != null && config.getCmd() != null) {
+      words.addAll(List.of(config.getCmd()));
+    }
+    if (words.isEmpty()) {
+      throw new BerthException(
+          Reason.INVALID, launch.image().orElseThrow() + " has no command of its own; name one");
+    }
+    return words;
+  }
+
+  private InspectImageResponse image(String name, Progress progress) throws InterruptedException {
+    try {
+      return calling(() -> docker.inspectImageCmd(name).exec());
+    } catch (NotFoundException e) {
+      pull(name, progress);
+    }
+    try {
+      return calling(() -> docker.inspectImageCmd(name).exec());
+    } catch (NotFoundException e) {
+      throw imageNotFound(name, "the engine does not have it after fetching it");
+    }
+  }
+
+  private void pull(String name, Progress progress) throws InterruptedException {
+    log.info("fetching {}", name);
+    progress.pulling(new Pull(name, 0, 0, 0, 0));
+    boolean exact = name.contains("@") || name.lastIndexOf(':') > name.lastIndexOf('/');
+    try (ImagePull pull = new ImagePull(name, progress::pulling)) {
+      docker.pullImageCmd(exact ? name : name + ":latest").exec(pull);
+      while (!pull.awaitCompletion(100, TimeUnit.MILLISECONDS)) {
+        if (!progress.wanted()) {
+          throw new BerthException(Reason.CANCELLED, "the fetching of " + name + " was cancelled");
+        }
+      }
+      if (pull.failure().isPresent()) {
+        throw imageNotFound(name, pull.failure().get());
+      }
+    } catch (DockerException | DockerClientException e) {
+      throw imageNotFound(name, text(e));
+    } catch (IOException e) {
+      throw unreachable(e);
+    }
+  }
+
+  @Override
+  public Running start(Launch launch) throws InterruptedException {
+    InspectContainerResponse container =
+        find(launch.runId())
+            .orElseThrow(
+                () -> new BerthException(Reason.UNAVAILABLE, "somebody has removed its container"));
+    if (!launch.folder().started()) {
+      try {
+        calling(() -> docker.startContainerCmd(container.getId()).exec());
+      } catch (NotModifiedException e) {
+        // It runs already.
+      } catch (DockerException e) {
+        // An engine may start a container and fail the call.
+        if (!launch.folder().started()) {
+          throw startFailed(e);
+        }
+      }
+    }
+    return running(launch.runId(), container.getId());
+  }
+
+  private Running running(String runId, String containerId) throws InterruptedException {
+    InspectContainerResponse now =
+        find(runId)
+            .orElseThrow(
+                () -> new BerthException(Reason.UNAVAILABLE, "somebody has removed its container"));
+    Long pid = now.getState().getPidLong();
+    OptionalInt process =
+        pid == null || pid == 0 ? OptionalInt.empty() : OptionalInt.of(pid.intValue());
+    process.ifPresent(id -> MemoryPeak.fileOf(id).ifPresent(file -> peakFiles.put(runId, file)));
+    return new Running(containerId, process, true, List.of());
+  }
+
+  @Override
+  public Exit await(String runId) throws InterruptedException {
+    boolean outage = false;
+    while (true) {
+      try (WaitContainerResultCallback callback = new WaitContainerResultCallback()) {
+        docker.waitContainerCmd(name(runId)).exec(callback).awaitCompletion();
+        InspectContainerResponse container = docker.inspectContainerCmd(name(runId)).exec();
+        if (!Boolean.TRUE.equals(container.getState().getRunning())) {
+          return exit(container.getState(), outage);
+        }
+      } catch (NotFoundException e) {
+        return new Exit(0, false, Optional.empty(), "somebody has removed its container");
+      } catch (IOException | RuntimeException e) {
+        if (e.getCause() instanceof InterruptedException) {
+          throw new InterruptedException();
+        }
+        // An engine that does not answer is not a program that has ended.
+        if (!outage) {
+          log.warn("the Docker engine has gone while {} ran: {}", runId, text(e));
+          outage = true;
+        }
+      }
+      Thread.sleep(RETRY.toMillis());
+    }
+  }
+
+  private static Exit exit(InspectContainerResponse.ContainerState state, boolean outage) {
+    int code = state.getExitCodeLong() == null ? 0 : state.getExitCodeLong().intValue();
+    Optional<Instant> at = Optional.empty();
+    try {
+      at = Optional.of(Instant.parse(state.getFinishedAt())).filter(i -> i.isAfter(Instant.EPOCH));
+    } catch (DateTimeParseException e) {
+      // The engine does not know.
+    }
+    return new Exit(
+        code,
+        Boolean.TRUE.equals(state.getOOMKilled()),
+        at,
+        outage && code != 0 ? "the Docker engine stopped under it" : "");
+  }
+
+  @Override
+  public void signal(String runId, String signal) {
+    try {
+      docker.killContainerCmd(name(runId)).withSignal("SIG" + signal).exec();
+    } catch (NotFoundException | ConflictException e) {
+      // It has ended.
+    }
+  }
+
+  @Override
+  public OptionalLong peakMemory(String runId) {
+    Path file = peakFiles.get(runId);
+    if (file == null) {
+      try {
+        Long pid = docker.inspectContainerCmd(name(runId)).exec().getState().getPidLong();
+        if (pid != null && pid > 0) {
+          MemoryPeak.fileOf(pid.intValue()).ifPresent(found -> peakFiles.put(runId, found));
+        }
+      } catch (RuntimeException e) {
+        // It has ended, or the engine is away.
+      }
+      return OptionalLong.empty();
+    }
+    return MemoryPeak.read(file);
+  }
+
+  @Override
+  public void remove(String runId) {
+    peakFiles.remove(runId);
+    try {
+      docker.removeContainerCmd(name(runId)).withForce(true).withRemoveVolumes(true).exec();
+    } catch (NotFoundException e) {
+      // There is none.
+    } catch (RuntimeException e) {
+      // Found again by its label.
+      log.warn("cannot remove the container of {} now: {}", runId, text(e));
+    }
+  }
+
+  @Override
+  public void reap(Predicate<String> knownRun) {
+    if (!info().usable()) {
+      return;
+    }
+    for (Container container :
+        docker.listContainersCmd().withShowAll(true).withLabelFilter(List.of(SERVER)).exec()) {
+      Map<String, String> labels = container.getLabels();
+      String runId = labels.get(RUN);
+      String owner = labels.get(STATE);
+      if (runId == null || owner == null) {
+        continue;
+      }
+      if (owner.equals(state) ? !knownRun.test(runId) : deadForLong(owner)) {
+        log.warn(
+            "removing the container of {} of {}, whom nobody knows any more",
+            runId,
+            labels.get(SERVER));
+        remove(runId);
+      }
+    }
+  }
+
+  // The lock on its state folder tells whether a server lives.
+  private boolean deadForLong(String otherState) {
+    if (Reservations.serves(Path.of(otherState))) {
+      deadSince.remove(otherState);
+      return false;
+    }
+    Instant since = deadSince.computeIfAbsent(otherState, key -> Instant.now());
+    return Duration.between(since, Instant.now()).compareTo(settings.reapAfter) >= 0;
+  }
+
+  @Override
+  public void close() {
+    try {
+      docker.close();
+    } catch (IOException e) {
+      log.warn("cannot close the connection to Docker: {}", e.getMessage());
+    }
+  }
+
+  private Optional<InspectContainerResponse> find(String runId) throws InterruptedException {
+    try {
+      return Optional.of(calling(() -> docker.inspectContainerCmd(name(runId)).exec()));
+    } catch (NotFoundException e) {
+      return Optional.empty();
+    }
+  }
+
+  // What the engine answers is a DockerException; anything else means that it did not answer.
+  private <T> T calling(Supplier<T> call) throws InterruptedException {
+    try {
+      return call.get();
+    } catch (DockerException e) {
+      throw e;
+    } catch (RuntimeException e) {
+      if (e instanceof BerthException) {
+        throw e;
+      }
+      if (Thread.currentThread().isInterrupted()) {
+        throw new InterruptedException();
+      }
+      throw unreachable(e);
+    }
+  }
+
+  private BerthException unreachable(Exception e) {
+    return new BerthException(
+        Reason.UNAVAILABLE,
+        "no Docker engine answers at "
+            + settings.host
+            + " ("
+            + text(e)
+            + "); start it, or start berthd with --runtime process",
+        e);
+  }
+
+  private static BerthException startFailed(Exception e) {
+    return new BerthException(Reason.CONFLICT, "the container cannot be started: " + text(e), e);
+  }
+
+  private static BerthException imageNotFound(String image, String why) {
+    return new BerthException(
+        Reason.NOT_FOUND,
+        "image " + image + " is not on this server and cannot be fetched: " + why);
+  }
+
+  private static String name(String runId) {
+    return "berth-" + runId;
+  }
+
+  // The engine's answers are JSON with one sentence in it.
+  private static String text(Exception e) {
+    Throwable root = e;
+    while (root.getCause() != null) {
+      root = root.getCause();
+    }
+    String message = String.valueOf(root.getMessage()).trim();
+    int from = message.indexOf("{\"message\":\"");
+    if (from >= 0) {
+      String rest = message.substring(from + "{\"message\":\"".length());
+      int to = rest.lastIndexOf("\"}");
+      message = to < 0 ? rest : rest.substring(0, to);
+    }
+    return message.replace("\\\"", "\"").replace("\\n", " ").replaceAll("\\s+", " ");
+  }
+}

@@ -1,0 +1,73 @@
+package berth.server.run.docker;
+
+import berth.server.run.Runtime.Pull;
+import com.github.dockerjava.api.async.ResultCallbackTemplate;
+import com.github.dockerjava.api.model.PullResponseItem;
+import com.github.dockerjava.api.model.ResponseItem;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.function.Consumer;
+
+/** Adds up what the engine tells of the layers of an image while it fetches them. */
+final class ImagePull extends ResultCallbackTemplate<ImagePull, PullResponseItem> {
+  private final String image;
+  private final Consumer<Pull> progress;
+  private final Set<String> layers = new LinkedHashSet<>();
+  private final Set<String> done = new LinkedHashSet<>();
+  private final Map<String, Long> received = new HashMap<>();
+  private final Map<String, Long> sizes = new HashMap<>();
+  private Optional<String> failure = Optional.empty();
+
+  ImagePull(String image, Consumer<Pull> progress) {
+    this.image = image;
+    this.progress = progress;
+  }
+
+  /** What the engine said went wrong. */
+  synchronized Optional<String> failure() {
+    return failure;
+  }
+
+  @Override
+  public void onNext(PullResponseItem item) {
+    synchronized (this) {
+      if (item.isErrorIndicated()) {
+        failure =
+            Optional.of(
+                item.getErrorDetail() == null
+                    ? String.valueOf(item.getStatus())
+                    : String.valueOf(item.getErrorDetail().getMessage()));
+        return;
+      }
+      String layer = item.getId();
+      String status = item.getStatus();
+      if (layer == null || status == null || status.startsWith("Pulling from")) {
+        return;
+      }
+      layers.add(layer);
+      ResponseItem.ProgressDetail detail = item.getProgressDetail();
+      if (status.equals("Downloading") && detail != null && detail.getTotal() != null) {
+        received.put(layer, detail.getCurrent());
+        sizes.put(layer, detail.getTotal());
+      } else if (status.equals("Pull complete") || status.equals("Already exists")) {
+        done.add(layer);
+        received.put(layer, sizes.getOrDefault(layer, 0L));
+      } else if (status.equals("Download complete")) {
+        received.put(layer, sizes.getOrDefault(layer, 0L));
+      }
+    }
+    progress.accept(now());
+  }
+
+  private synchronized Pull now() {
+    return new Pull(
+        image,
+        done.size(),
+        layers.size(),
+        received.values().stream().mapToLong(Long::longValue).sum(),
+        sizes.values().stream().mapToLong(Long::longValue).sum());
+  }
+}

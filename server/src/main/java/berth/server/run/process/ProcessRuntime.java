@@ -1,0 +1,320 @@
+package berth.server.run.process;
+
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.server.run.GpuVariables;
+import berth.server.run.Launch;
+import berth.server.run.RunFolder;
+import berth.server.run.RunSpec;
+import berth.server.run.Runtime;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.function.Function;
+import java.util.function.Predicate;
+import java.util.stream.Stream;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Runs as plain processes of this machine, for machines without containers. Nothing isolates them
+ * from it. A small shell starts each program and writes down how it ended, so that this process
+ * need not be there for that; a control group, where the kernel gives one, limits it and keeps it
+ * together.
+ */
+public final class ProcessRuntime implements Runtime {
+  private static final Logger log = LoggerFactory.getLogger(ProcessRuntime.class);
+
+  // Signals are sent to the group of which this shell is the leader. It must survive them, and its
+  // child must not: what a shell catches, its children have by default.
+  private static final String SCRIPT =
+      """
+      cd "$1" || exit 1
+      (set -C; : >once) 2>/dev/null || exit 1
+      shift
+      trap : HUP INT QUIT USR1 USR2 TERM ALRM
+      join=$1 dir=$2
+      shift 2
+      eval "$join"
+      echo $$ >pid.new && mv pid.new pid
+      (cd "$dir" && exec "$@") </dev/null >stdout 2>stderr
+      echo $? >exit.new
+      mv exit.new exit
+      """;
+
+  private static final int NOT_THERE = 137;
+
+  private final Function<String, RunFolder> folders;
+  private final boolean root = "root".equals(System.getProperty("user.name"));
+  private final Map<String, Process> children = new ConcurrentHashMap<>();
+
+  /**
+   * @param folders where a run is
+   */
+  public ProcessRuntime(Function<String, RunFolder> folders) {
+    this.folders = folders;
+    log.warn("runs: plain processes, no isolation: they can do what this user can");
+  }
+
+  @Override
+  public Info info() {
+    return new Info("process", "plain processes, no isolation", true, "not restricted");
+  }
+
+  @Override
+  public void check(Launch launch) {
+    if (launch.command().isEmpty() && launch.entrypoint().map(List::isEmpty).orElse(true)) {
+      throw invalid("nothing to run is named; this server runs plain processes and has no images");
+    }
+    if (launch.user().isPresent() && !root) {
+      throw invalid("another user is asked for, but only as root can this server change it");
+    }
+    if (launch.network() == RunSpec.Network.NONE) {
+      throw invalid(
+          "no network is asked for, but this server runs plain processes, which have one");
+    }
+    for (Launch.Bind bind : launch.binds()) {
+      if (!bind.target().equals(bind.source().toString())) {
+        throw invalid(
+            bind.source()
+                + " is asked for at "
+                + bind.target()
+                + ", but plain processes see every folder where it is");
+      }
+    }
+  }
+
+  @Override
+  public String create(Launch launch, Progress progress) {
+    RunFolder folder = launch.folder();
+    try {
+      // The shell that opens the pipes is this user's; the program gets into its own folder only.
+      Files.setPosixFilePermissions(folder.io(), PosixFilePermissions.fromString("rwx------"));
+      if (launch.user().isPresent()) {
+        Files.setPosixFilePermissions(folder.path(), PosixFilePermissions.fromString("rwx--x--x"));
+      }
+      Files.setPosixFilePermissions(folder.work(), PosixFilePermissions.fromString("rwx------"));
+    } catch (IOException e) {
+      throw new BerthException(Reason.UNAVAILABLE, "cannot prepare " + folder.path(), e);
+    }
+    return launch.runId();
+  }
+
+  @Override
+  public Running start(Launch launch) throws InterruptedException {
+    RunFolder folder = launch.folder();
+    List<String> notEnforced = new ArrayList<>();
+    if (!folder.started()) {
+      Optional<Cgroup> group = Cgroup.create(launch.runId());
+      limit(launch, group, notEnforced);
+      ProcessBuilder shell = new ProcessBuilder(command(launch, group));
+      shell.environment().clear();
+      shell.environment().put("PATH", System.getenv().getOrDefault("PATH", "/usr/bin:/bin"));
+      shell.environment().putAll(launch.env());
+      shell.environment().putAll(GpuVariables.onHost(launch.gpus()));
+      shell.directory(folder.path().toFile());
+      shell.redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD);
+      try {
+        Process process = shell.start();
+        process.getOutputStream().close();
+        children.put(launch.runId(), process);
+      } catch (IOException e) {
+        throw new BerthException(
+            Reason.CONFLICT, "the program cannot be started: " + e.getMessage(), e);
+      }
+      log.warn("{} runs as a plain process, without isolation", launch.runId());
+    }
+    Process child = children.get(launch.runId());
+    OptionalInt pid = child != null ? OptionalInt.of((int) child.pid()) : living(launch.runId());
+    return new Running("", pid, false, notEnforced);
+  }
+
+  private List<String> command(Launch launch, Optional<Cgroup> group) {
+    RunFolder folder = launch.folder();
+    List<String> words = new ArrayList<>(List.of("setsid", "sh", "-c", SCRIPT, launch.runId()));
+    words.add(folder.io().toString());
+    words.add(group.map(Cgroup::joinScript).orElse(":"));
+    words.add(workingDir(launch));
+    launch
+        .user()
+        .ifPresent(
+            user ->
+                words.addAll(
+                    List.of(
+                        "setpriv",
+                        "--reuid=" + user.uid(),
+                        "--regid=" + user.gid(),
+                        "--clear-groups",
+                        "--no-new-privs",
+                        "--")));
+    launch.entrypoint().ifPresent(words::addAll);
+    launch.command().stream().map(word -> onHost(word, launch)).forEach(words::add);
+    return words;
+  }
+
+  private static String workingDir(Launch launch) {
+    return onHost(launch.workingDir(), launch);
+  }
+
+  // There is no /work but the run's own.
+  private static String onHost(String path, Launch launch) {
+    if (path.equals("/work")) {
+      return launch.folder().work().toString();
+    }
+    return path.startsWith("/work/")
+        ? launch.folder().work() + path.substring("/work".length())
+        : path;
+  }
+
+  private static void limit(Launch launch, Optional<Cgroup> group, List<String> notEnforced) {
+    if (launch.limits().memory().isPresent()
+        && !group
+            .map(cgroup -> cgroup.limitMemory(launch.limits().memory().getAsLong()))
+            .orElse(false)) {
+      notEnforced.add("memory");
+    }
+    if (launch.limits().cpus().isPresent()
+        && !group
+            .map(cgroup -> cgroup.limitCpus(launch.limits().cpus().getAsDouble()))
+            .orElse(false)) {
+      notEnforced.add("CPUs");
+    }
+    if (launch.limits().processes().isPresent()
+        && !group
+            // One more for the shell that waits for the program.
+            .map(cgroup -> cgroup.limitProcesses(launch.limits().processes().getAsLong() + 1))
+            .orElse(false)) {
+      notEnforced.add("processes");
+    }
+    if (launch.limits().sharedMemory().isPresent()) {
+      notEnforced.add("shared memory");
+    }
+  }
+
+  @Override
+  public Exit await(String runId) throws InterruptedException {
+    Process child = children.get(runId);
+    if (child != null) {
+      child.waitFor();
+    } else {
+      awaitStranger(runId);
+    }
+    Cgroup group = Cgroup.open(runId);
+    boolean outOfMemory = group.outOfMemory();
+    // What the program left behind ends with it.
+    group.kill();
+    Path file = folders.apply(runId).io().resolve("exit");
+    try {
+      int code = Integer.parseInt(Files.readString(file).trim());
+      Instant at = Files.getLastModifiedTime(file).toInstant();
+      return new Exit(code, outOfMemory && code != 0, Optional.of(at), "");
+    } catch (IOException | NumberFormatException e) {
+      return new Exit(
+          NOT_THERE, outOfMemory, Optional.empty(), "somebody killed the shell that watched it");
+    }
+  }
+
+  // The child of an earlier daemon.
+  private void awaitStranger(String runId) throws InterruptedException {
+    OptionalInt pid = living(runId);
+    while (pid.isPresent()) {
+      Optional<ProcessHandle> process = ProcessHandle.of(pid.getAsInt());
+      if (process.isEmpty()) {
+        return;
+      }
+      try {
+        process.get().onExit().get(50, TimeUnit.MILLISECONDS);
+      } catch (TimeoutException e) {
+        // Looked at again: the JDK notices the end of those who are not its children late.
+      } catch (ExecutionException e) {
+        throw new IllegalStateException(e);
+      }
+      pid = living(runId);
+    }
+  }
+
+  /** The shell that watches a program, if it lives. */
+  private OptionalInt living(String runId) {
+    try {
+      int pid = Integer.parseInt(Files.readString(folders.apply(runId).io().resolve("pid")).trim());
+      String command = Files.readString(Path.of("/proc/" + pid + "/cmdline"));
+      return command.contains(runId) ? OptionalInt.of(pid) : OptionalInt.empty();
+    } catch (IOException | NumberFormatException e) {
+      return OptionalInt.empty();
+    }
+  }
+
+  @Override
+  public void signal(String runId, String signal) {
+    Process child = children.get(runId);
+    OptionalInt pid =
+        child != null && child.isAlive() ? OptionalInt.of((int) child.pid()) : living(runId);
+    if (pid.isEmpty()) {
+      return;
+    }
+    if (signal.equals("KILL")) {
+      kill(runId, pid.getAsInt());
+      return;
+    }
+    try {
+      new ProcessBuilder("kill", "-" + signal, "--", "-" + pid.getAsInt())
+          .redirectErrorStream(true)
+          .redirectOutput(ProcessBuilder.Redirect.DISCARD)
+          .start()
+          .waitFor();
+    } catch (IOException e) {
+      log.warn("cannot send SIG{} to {}: {}", signal, runId, e.getMessage());
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  // All but the shell, which writes down how the program ended.
+  private static void kill(String runId, int shell) {
+    List<Integer> inGroup = Cgroup.open(runId).processes();
+    inGroup.stream()
+        .filter(pid -> pid != shell)
+        .flatMap(pid -> ProcessHandle.of(pid).stream())
+        .forEach(ProcessHandle::destroyForcibly);
+    try (Stream<ProcessHandle> descendants =
+        ProcessHandle.of(shell).stream().flatMap(ProcessHandle::descendants)) {
+      descendants.forEach(ProcessHandle::destroyForcibly);
+    }
+  }
+
+  @Override
+  public OptionalLong peakMemory(String runId) {
+    return Cgroup.open(runId).peakMemory();
+  }
+
+  @Override
+  public void remove(String runId) {
+    children.remove(runId);
+    Cgroup group = Cgroup.open(runId);
+    group.kill();
+    group.remove();
+  }
+
+  // Whatever runs here belongs to a run that is known: there is nothing to find without a folder.
+  @Override
+  public void reap(Predicate<String> knownRun) {}
+
+  @Override
+  public void close() {}
+
+  private static BerthException invalid(String message) {
+    return new BerthException(Reason.INVALID, message);
+  }
+}
