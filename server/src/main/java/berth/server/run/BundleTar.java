@@ -150,7 +150,7 @@ final class BundleTar {
 
   private Entry checked(TarArchiveEntry header) {
     String name = header.getName();
-    checkText(name, "the name of an entry", name);
+    checkText(name, "the name of an entry");
     if (name.startsWith("/")) {
       throw invalid("the entry '" + shown(name) + "' has an absolute path");
     }
@@ -207,7 +207,7 @@ final class BundleTar {
    */
   private static void checkTarget(String name, String target, int depth) {
     String link = "the link '" + shown(name) + "' to '" + shown(target) + "'";
-    checkText(target, "the target of the link '" + shown(name) + "'", target);
+    checkText(target, "the target of the link '" + shown(name) + "'");
     if (target.startsWith("/")) {
       throw invalid(link + " has an absolute target");
     }
@@ -270,26 +270,26 @@ final class BundleTar {
     }
   }
 
-  private static void checkText(String text, String what, String shown) {
+  private static void checkText(String text, String what) {
     if (text.isEmpty()) {
       throw invalid(what + " is empty");
     }
     if (text.chars().anyMatch(Character::isISOControl)) {
-      throw invalid(what + " has control characters: '" + shown(shown) + "'");
+      throw invalid(what + " has control characters: '" + shown(text) + "'");
     }
     try {
       Path.of(text);
     } catch (InvalidPathException e) {
       throw invalid(
-          what + " has characters that this server has no files for: '" + shown(shown) + "'");
+          what + " has characters that this server has no files for: '" + shown(text) + "'");
     }
     if (utf8Length(text) > MAX_PATH) {
-      throw invalid(what + " is longer than " + MAX_PATH + " bytes: '" + shown(shown) + "'");
+      throw invalid(what + " is longer than " + MAX_PATH + " bytes: '" + shown(text) + "'");
     }
     for (String part : text.split("/")) {
       if (utf8Length(part) > MAX_NAME) {
         throw invalid(
-            what + " has a part longer than " + MAX_NAME + " bytes: '" + shown(shown) + "'");
+            what + " has a part longer than " + MAX_NAME + " bytes: '" + shown(text) + "'");
       }
     }
   }

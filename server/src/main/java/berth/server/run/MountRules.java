@@ -80,19 +80,18 @@ final class MountRules {
     if (!source.isAbsolute()) {
       throw invalid("mount of '" + source + "' asked, which is not an absolute path");
     }
-    Optional<Path> real = realPath(source);
+    Path real = realPath(source);
     List<Rule> realRules = rules.stream().flatMap(rule -> rule.real().stream()).toList();
     Rule rule =
         realRules.stream()
-            .filter(each -> real.orElse(source.normalize()).startsWith(each.folder))
+            .filter(each -> real.startsWith(each.folder))
             // Where two rules lead to the same folder by way of a link, the stricter one.
             .max(
                 Comparator.comparingInt((Rule each) -> each.folder.getNameCount())
                     .thenComparing(Rule::readOnly))
             .orElseThrow(() -> denied(source, ""));
-    // Only now: whether something exists elsewhere is nobody's business.
-    if (real.isEmpty() || !Files.isDirectory(real.get())) {
-      throw invalid("mount of " + source + " asked, there is no such folder on this server");
+    if (!Files.isDirectory(real)) {
+      throw noFolder(source);
     }
     if (!readOnly) {
       if (rule.readOnly) {
@@ -100,21 +99,25 @@ final class MountRules {
       }
       // Else a folder that may only be read could be written to by way of the one around it.
       realRules.stream()
-          .filter(each -> each.readOnly && each.folder.startsWith(real.get()))
+          .filter(each -> each.readOnly && each.folder.startsWith(real))
           .findFirst()
           .ifPresent(
               inside -> {
                 throw denied(source, " to write to, with " + inside.folder + " inside");
               });
     }
-    return real.get();
+    return real;
   }
 
-  private static Optional<Path> realPath(Path source) {
+  private Path realPath(Path source) {
     try {
-      return Optional.of(source.toRealPath());
+      return source.toRealPath();
     } catch (IOException e) {
-      return Optional.empty();
+      // Whether something exists where nothing is allowed is nobody's business.
+      Path path = source.normalize();
+      throw rules.stream().anyMatch(rule -> path.startsWith(rule.folder))
+          ? noFolder(source)
+          : denied(source, "");
     }
   }
 
@@ -125,6 +128,10 @@ final class MountRules {
             : rules.stream().map(Rule::toString).collect(Collectors.joining(", "));
     return new BerthException(
         Reason.DENIED, "mount of " + source + how + " asked, the administrator allows " + allowed);
+  }
+
+  private static BerthException noFolder(Path source) {
+    return invalid("mount of " + source + " asked, there is no such folder on this server");
   }
 
   private static BerthException invalid(String message) {
