@@ -44,6 +44,7 @@ final class Run {
   private static final Logger log = LoggerFactory.getLogger(Run.class);
   private static final Duration LAST_OUTPUT = Duration.ofSeconds(10);
   private static final Duration FRESH_SAMPLE = Duration.ofSeconds(2);
+  private static final Duration REMOVE_AGAIN = Duration.ofSeconds(1);
   private static final Duration LOOK_AGAIN = Duration.ofMillis(200);
   private static final long PEAK_EVERY_SECONDS = 2;
 
@@ -171,6 +172,7 @@ final class Run {
       timers.forEach(timer -> timer.cancel(false));
       abandonment.ifPresent(timer -> timer.cancel(false));
     }
+    changed();
   }
 
   /** Waits a little for the thread that {@link #leave} told to go. */
@@ -286,8 +288,14 @@ final class Run {
                         stopUnlessOver(
                             new Stop(ExitReason.CANCELLED, "its reservation has ended")));
     Optional<RunHold> hold = parts.reservations().heldBy(record.id(), ending);
-    if (hold.isEmpty() && record.phase().isAtLeast(Phase.LAUNCHING) && holdsSomething()) {
-      return lostHold();
+    if (hold.isEmpty() && record.phase().isAtLeast(Phase.PREPARING) && holdsSomething()) {
+      // Made for GPUs that may be another's by now.
+      if (!folder.started()) {
+        remove();
+      }
+      if (folder.started()) {
+        return lostHold();
+      }
     }
     if (hold.isEmpty() && spec.reservationId().isPresent()) {
       hold =
@@ -594,7 +602,7 @@ final class Run {
   /** Frees what it held, and removes what is left of it. */
   private void cleanUp(Optional<RunHold> hold) throws InterruptedException {
     if (record.phase() != Phase.CLEANED) {
-      parts.runtime().remove(record.id());
+      remove();
       if (hold.isPresent()) {
         freeGpus(hold.get());
       }
@@ -609,6 +617,23 @@ final class Run {
     synchronized (this) {
       spool.ifPresent(Spool::close);
       spool = Optional.empty();
+    }
+  }
+
+  // Nothing is free before what ran is certainly gone.
+  private void remove() throws InterruptedException {
+    while (true) {
+      try {
+        parts.runtime().remove(record.id());
+        return;
+      } catch (BerthException e) {
+        synchronized (this) {
+          heldBack = e.getMessage();
+        }
+        log.warn("what is left of {} cannot be removed yet: {}", record.id(), e.getMessage());
+        changed();
+        Thread.sleep(REMOVE_AGAIN.toMillis());
+      }
     }
   }
 

@@ -57,6 +57,10 @@ final class RunReader implements StreamFeed.Source<RunEvent>, AutoCloseable {
     if (ended) {
       return null;
     }
+    if (runs.closed()) {
+      throw new BerthException(
+          Reason.UNAVAILABLE, "this server is stopping; " + run.id() + " goes on without it");
+    }
     // What is over is asked first: all of its output is there then.
     Run.View view = run.view();
     RunRecord record = view.record();

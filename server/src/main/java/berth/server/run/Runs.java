@@ -190,6 +190,11 @@ public final class Runs implements AutoCloseable {
     find(id).stop(new Stop(ExitReason.CANCELLED, "was cancelled by " + by), force);
   }
 
+  /** Whether this process is about to end. */
+  boolean closed() {
+    return closed;
+  }
+
   Bundles bundles() {
     return bundles;
   }

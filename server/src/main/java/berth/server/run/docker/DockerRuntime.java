@@ -65,6 +65,7 @@ public final class DockerRuntime implements Runtime {
   private static final long MOST_PROCESSES = 16384;
   private static final int MOST_CONNECTIONS = 2000;
   private static final Duration CONNECTING = Duration.ofSeconds(5);
+  private static final Duration OUTAGE = Duration.ofSeconds(60);
   private static final Duration RETRY = Duration.ofMillis(250);
 
   /**
@@ -135,14 +136,24 @@ public final class DockerRuntime implements Runtime {
     }
   }
 
-  private static GpuAccess gpuAccess(com.github.dockerjava.api.model.Info engine) {
+  private GpuAccess gpuAccess(com.github.dockerjava.api.model.Info engine) {
     Object cdi = engine.getRawValues().get("CDISpecDirs");
     List<Path> folders = new ArrayList<>();
     if (cdi instanceof List<?> list) {
       list.forEach(folder -> folders.add(Path.of(folder.toString())));
     }
     Map<String, ?> runtimes = engine.getRuntimes() == null ? Map.of() : engine.getRuntimes();
-    return GpuAccess.find(runtimes, GpuAccess.enginePath(Path.of("/var/run/docker.pid")), folders);
+    return GpuAccess.find(runtimes, GpuAccess.enginePath(pidFile()), folders);
+  }
+
+  // Engines write it beside their socket.
+  private Path pidFile() {
+    Path socket = Path.of(settings.host.replaceFirst("^unix://", ""));
+    try {
+      return socket.toRealPath().resolveSibling("docker.pid");
+    } catch (IOException e) {
+      return socket.resolveSibling("docker.pid");
+    }
   }
 
   @Override
@@ -150,6 +161,11 @@ public final class DockerRuntime implements Runtime {
     Runtime.Info info = info();
     if (!info.usable()) {
       throw new BerthException(Reason.UNAVAILABLE, info.engine());
+    }
+    try {
+      docker.pingCmd().exec();
+    } catch (RuntimeException e) {
+      throw unreachable(e);
     }
     if (launch.image().isEmpty()) {
       throw new BerthException(Reason.INVALID, "neither a service nor an image is named to run in");
@@ -435,9 +451,11 @@ public final class DockerRuntime implements Runtime {
       docker.removeContainerCmd(name(runId)).withForce(true).withRemoveVolumes(true).exec();
     } catch (NotFoundException e) {
       // There is none.
+    } catch (ConflictException e) {
+      // Somebody else removes it in this moment.
+      throw new BerthException(Reason.UNAVAILABLE, text(e), e);
     } catch (RuntimeException e) {
-      // Found again by its label.
-      log.warn("cannot remove the container of {} now: {}", runId, text(e));
+      throw unreachable(e);
     }
   }
 
@@ -459,7 +477,11 @@ public final class DockerRuntime implements Runtime {
             "removing the container of {} of {}, whom nobody knows any more",
             runId,
             labels.get(SERVER));
-        remove(runId);
+        try {
+          remove(runId);
+        } catch (BerthException e) {
+          log.warn("cannot remove the container of {} now: {}", runId, e.getMessage());
+        }
       }
     }
   }
@@ -491,20 +513,24 @@ public final class DockerRuntime implements Runtime {
     }
   }
 
-  // What the engine answers is a DockerException; anything else means that it did not answer.
+  // What the engine answers is a DockerException; anything else means that it did not answer, which
+  // a restart of it explains.
   private <T> T calling(Supplier<T> call) throws InterruptedException {
-    try {
-      return call.get();
-    } catch (DockerException e) {
-      throw e;
-    } catch (RuntimeException e) {
-      if (e instanceof BerthException) {
+    long deadline = System.nanoTime() + OUTAGE.toNanos();
+    while (true) {
+      try {
+        return call.get();
+      } catch (DockerException | BerthException e) {
         throw e;
+      } catch (RuntimeException e) {
+        if (Thread.currentThread().isInterrupted()) {
+          throw new InterruptedException();
+        }
+        if (System.nanoTime() - deadline > 0) {
+          throw unreachable(e);
+        }
+        Thread.sleep(RETRY.toMillis());
       }
-      if (Thread.currentThread().isInterrupted()) {
-        throw new InterruptedException();
-      }
-      throw unreachable(e);
     }
   }
 

@@ -54,7 +54,7 @@ enum GpuAccess {
     return cdiFolders.stream().anyMatch(GpuAccess::describesGpus) ? CDI : NONE;
   }
 
-  /** The search path of the engine at {@code socket}, as far as this process may see it. */
+  /** The search path of the engine whose pid a file has, as far as this process may see it. */
   static String enginePath(Path pidFile) {
     List<String> folders = new ArrayList<>();
     try {
