@@ -23,6 +23,13 @@ import picocli.CommandLine.Spec;
       "Completion for bash and zsh: source <(berth generate-completion)",
     },
     subcommands = {
+      RunCommand.class,
+      RunsCommand.class,
+      LogsCommand.class,
+      AttachCommand.class,
+      CancelCommand.class,
+      CpCommand.class,
+      ServicesCommand.class,
       GpusCommand.class,
       ReserveCommand.class,
       RenewCommand.class,

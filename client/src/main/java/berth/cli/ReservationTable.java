@@ -7,13 +7,7 @@ import berth.v1.Reservation;
 import berth.v1.ReservedGpu;
 import berth.v1.UnreservedUse;
 import berth.v1.Waiting;
-import com.google.protobuf.Timestamp;
-import java.time.Duration;
-import java.time.Instant;
-import java.time.ZoneId;
-import java.time.format.DateTimeFormatter;
 import java.util.ArrayList;
-import java.util.Collections;
 import java.util.List;
 import java.util.stream.Collectors;
 
@@ -22,12 +16,10 @@ final class ReservationTable {
   private static final List<String> HEADING =
       List.of("GPUS", "HOLDER", "SINCE", "UNTIL", "RESERVATION", "PORTS", "PURPOSE");
 
-  private final Instant now;
-  private final ZoneId zone;
+  private final Times times;
 
-  ReservationTable(Instant now, ZoneId zone) {
-    this.now = now;
-    this.zone = zone;
+  ReservationTable(Times times) {
+    this.times = times;
   }
 
   /** One reservation in one line. */
@@ -42,7 +34,7 @@ final class ReservationTable {
           .append(ports(reservation));
     }
     if (reservation.hasRemaining()) {
-      text.append(" for ").append(span(Messages.duration(reservation.getRemaining())));
+      text.append(" for ").append(Times.span(Messages.duration(reservation.getRemaining())));
     } else if (reservation.getProcess() != 0) {
       text.append(" while process ").append(reservation.getProcess()).append(" lives");
     }
@@ -56,7 +48,7 @@ final class ReservationTable {
           List.of(
               indices(reservation),
               clean(reservation.getOwner().getUser() + "@" + reservation.getOwner().getHost()),
-              time(reservation.getGrantedAt()),
+              times.time(reservation.getGrantedAt()),
               until(reservation),
               reservation.getReservationId(),
               ports(reservation),
@@ -86,7 +78,7 @@ final class ReservationTable {
       return text.append(": nothing is reserved\n").append(waiting(response)).toString();
     }
     rows.add(0, HEADING);
-    return text.append('\n').append(columns(rows)).append(waiting(response)).toString();
+    return text.append('\n').append(Columns.render(rows)).append(waiting(response)).toString();
   }
 
   private String waiting(ListReservationsResponse response) {
@@ -100,63 +92,26 @@ final class ReservationTable {
               clean(waiting.getOwner().getUser()),
               clean(waiting.getOwner().getHost()),
               waiting.getGpuCount() < 0 ? "all GPUs" : waiting.getGpuCount() + " GPUs",
-              time(waiting.getSince()),
+              times.time(waiting.getSince()),
               waiting.getPurpose().isEmpty() ? "" : ": " + clean(waiting.getPurpose())));
-    }
-    return text.toString();
-  }
-
-  private static String columns(List<List<String>> rows) {
-    List<Integer> widths = new ArrayList<>(Collections.nCopies(HEADING.size(), 0));
-    for (List<String> row : rows) {
-      for (int i = 0; i < row.size(); i++) {
-        widths.set(i, Math.max(widths.get(i), row.get(i).length()));
-      }
-    }
-    StringBuilder text = new StringBuilder();
-    for (List<String> row : rows) {
-      StringBuilder line = new StringBuilder();
-      for (int i = 0; i < row.size(); i++) {
-        line.append(String.format("%-" + (widths.get(i) + 2) + "s", row.get(i)));
-      }
-      text.append(line.toString().stripTrailing()).append('\n');
     }
     return text.toString();
   }
 
   private String until(Reservation reservation) {
     if (reservation.hasRemaining()) {
-      return "in " + span(Messages.duration(reservation.getRemaining()));
+      return "in " + Times.span(Messages.duration(reservation.getRemaining()));
     }
     return reservation.getProcess() != 0
         ? "end of process " + reservation.getProcess()
         : "its caller leaves";
   }
 
-  // The hour suffices for today.
-  private String time(Timestamp timestamp) {
-    Instant instant = Messages.instant(timestamp);
-    boolean today = instant.atZone(zone).toLocalDate().equals(now.atZone(zone).toLocalDate());
-    return DateTimeFormatter.ofPattern(today ? "HH:mm:ss" : "MMM d HH:mm")
-        .format(instant.atZone(zone));
-  }
-
-  private static String span(Duration duration) {
-    long seconds = duration.plusMillis(500).toSeconds();
-    if (seconds < 120) {
-      return seconds + "s";
-    }
-    long minutes = (seconds + 30) / 60;
-    return minutes < 120
-        ? minutes + "m"
-        : minutes / 60 + "h" + (minutes % 60 == 0 ? "" : minutes % 60 + "m");
-  }
-
   private static int first(List<String> row) {
     return row.get(0).isEmpty() ? Integer.MAX_VALUE : Integer.parseInt(row.get(0).split(",")[0]);
   }
 
-  private static String indices(Reservation reservation) {
+  static String indices(Reservation reservation) {
     return reservation.getGpusList().stream()
         .map(ReservedGpu::getIndex)
         .map(String::valueOf)

@@ -3,8 +3,6 @@ package berth.cli;
 import berth.client.ReservationClient;
 import berth.command.ExitCode;
 import berth.v1.ListReservationsResponse;
-import java.time.Instant;
-import java.time.ZoneId;
 import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
@@ -32,9 +30,7 @@ final class ReservationsCommand implements Callable<Integer> {
     try (ReservationClient client = server.reservations()) {
       ListReservationsResponse response = client.listReservations(ServerOption.TIMEOUT);
       System.out.print(
-          json
-              ? Json.line(response) + "\n"
-              : new ReservationTable(Instant.now(), ZoneId.systemDefault()).render(response));
+          json ? Json.line(response) + "\n" : new ReservationTable(Times.here()).render(response));
     }
     return ExitCode.OK;
   }

@@ -5,15 +5,10 @@ import berth.command.DurationConverter;
 import berth.command.ExitCode;
 import berth.command.GpuOptions;
 import berth.rpc.Messages;
-import berth.v1.GpuRequest;
-import berth.v1.GpuSet;
 import berth.v1.Lifetime;
-import berth.v1.Owner;
+import berth.v1.Queued;
 import berth.v1.ReserveRequest;
 import berth.v1.ReserveResponse;
-import berth.v1.WaitTime;
-import java.net.InetAddress;
-import java.net.UnknownHostException;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.concurrent.Callable;
@@ -97,22 +92,13 @@ final class ReserveCommand implements Callable<Integer> {
     ReserveRequest.Builder request =
         ReserveRequest.newBuilder()
             .setPortCount(ports)
-            .setWait(wait(gpus.waitAtMost()))
+            .setWait(Requests.wait(gpus.waitAtMost()))
             .setLifetime(lifetime())
-            .setOwner(Owner.newBuilder().setUser(System.getProperty("user.name")).setHost(host()))
+            .setOwner(Requests.owner())
             .setPurpose(purpose)
             .setRequestId(requestId);
     if (ports == 0 || gpus.countGiven() || !gpus.ids().isEmpty()) {
-      GpuRequest.Builder wanted =
-          GpuRequest.newBuilder()
-              .setMinFreeMemoryBytes(gpus.minFreeMemory())
-              .setModel(gpus.model());
-      if (gpus.ids().isEmpty()) {
-        wanted.setCount(gpus.count());
-      } else {
-        wanted.setExactly(GpuSet.newBuilder().addAllIds(gpus.ids()));
-      }
-      request.setGpus(wanted);
+      request.setGpus(Requests.gpus(gpus));
     }
     return request.build();
   }
@@ -126,21 +112,11 @@ final class ReserveCommand implements Callable<Integer> {
         : lifetime.build();
   }
 
-  private static WaitTime wait(Optional<Duration> limit) {
-    return limit.isPresent()
-        ? WaitTime.newBuilder().setAtMost(Messages.duration(limit.get())).build()
-        : WaitTime.newBuilder().setForever(true).build();
-  }
-
   private void show(ReserveResponse response) {
     if (json) {
       System.out.println(Json.line(response));
     } else if (response.hasQueued()) {
-      int ahead = response.getQueued().getAhead();
-      System.err.println(
-          ahead == 0
-              ? "berth: next in line, waiting for GPUs"
-              : "berth: waiting behind " + ahead + (ahead == 1 ? " request" : " requests"));
+      System.err.println("berth: " + place(response.getQueued()));
     } else {
       System.out.println(ReservationTable.line(response.getGranted()));
       if (life.time.isEmpty() && life.process.isEmpty()) {
@@ -150,11 +126,11 @@ final class ReserveCommand implements Callable<Integer> {
     System.out.flush();
   }
 
-  private static String host() {
-    try {
-      return InetAddress.getLocalHost().getHostName();
-    } catch (UnknownHostException e) {
-      return "localhost";
-    }
+  /** A place in the queue in words. */
+  static String place(Queued queued) {
+    int ahead = queued.getAhead();
+    return ahead == 0
+        ? "next in line, waiting for GPUs"
+        : "waiting behind " + ahead + (ahead == 1 ? " request" : " requests");
   }
 }

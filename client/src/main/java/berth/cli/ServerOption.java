@@ -1,6 +1,7 @@
 package berth.cli;
 
 import berth.client.ReservationClient;
+import berth.client.RunClient;
 import berth.rpc.Address;
 import java.time.Duration;
 import picocli.CommandLine.Option;
@@ -23,5 +24,9 @@ final class ServerOption {
 
   ReservationClient reservations() {
     return ReservationClient.of(address());
+  }
+
+  RunClient runs() {
+    return RunClient.of(address());
   }
 }

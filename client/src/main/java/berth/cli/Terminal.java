@@ -2,6 +2,8 @@ package berth.cli;
 
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -15,6 +17,17 @@ record Terminal(boolean interactive, boolean colours) {
   static Terminal ofThisProcess() {
     boolean interactive = System.console() != null && !"dumb".equals(System.getenv("TERM"));
     return new Terminal(interactive, interactive && System.getenv("NO_COLOR") == null);
+  }
+
+  /** Whether a person sees standard error; the console that Java knows is that of the others. */
+  static boolean showsErrors() {
+    try {
+      String target = Files.readSymbolicLink(Path.of("/proc/self/fd/2")).toString();
+      return (target.startsWith("/dev/pts/") || target.startsWith("/dev/tty"))
+          && !"dumb".equals(System.getenv("TERM"));
+    } catch (IOException e) {
+      return false;
+    }
   }
 
   /**

@@ -23,8 +23,8 @@ public final class GpuOptions {
         paramLabel = "N",
         converter = CountConverter.class,
         description =
-            "How many GPUs: a number, or 'all' (default: 1). The best connected free ones are"
-                + " taken.")
+            "How many GPUs: a number, or 'all' (default: 1, but none for 'berth run'). The best"
+                + " connected free ones are taken.")
     private Optional<Integer> count = Optional.empty();
 
     @Option(

@@ -57,6 +57,14 @@ public final class RpcChannel implements AutoCloseable {
     return channel;
   }
 
+  /**
+   * Connects with the next call, also while gRPC pauses after failed attempts: its pauses grow to
+   * minutes, too long for a caller who knows that the server comes back and has pauses of its own.
+   */
+  public void connectNow() {
+    channel.resetConnectBackoff();
+  }
+
   /** Ends what still runs on this connection. */
   @Override
   public void close() {

@@ -1,0 +1,72 @@
+package berth.cli;
+
+import berth.client.FollowedRun;
+import berth.client.RunClient;
+import berth.command.ExitCode;
+import berth.v1.AttachRunRequest;
+import berth.v1.Run;
+import java.io.UncheckedIOException;
+import java.util.OptionalInt;
+import java.util.concurrent.Callable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+
+/** {@code berth attach}. */
+@Command(
+    name = "attach",
+    sortOptions = false,
+    description = {
+      "Shows what a run prints from now on, until it ends.",
+      "",
+      "Ctrl-C leaves the run alone; 'berth cancel' ends it.",
+      "",
+    },
+    footer = {
+      "",
+      "Example: berth attach run-6b1f",
+      "Exit codes: the program's own; 124 if its time was over, 125 if Berth failed.",
+    })
+final class AttachCommand implements Callable<Integer> {
+  @Mixin private ServerOption server;
+
+  @Option(
+      names = "--hold",
+      description = "Keep a run alive that is not detached, should its own caller leave.")
+  private boolean hold;
+
+  @Option(names = "--json", description = "Print each event as a line of JSON (RunEvent).")
+  private boolean json;
+
+  @Parameters(paramLabel = "RUN", description = "Which, by its id or the beginning of that.")
+  private String run;
+
+  @Override
+  public Integer call() {
+    RunView view = RunView.ofThisProcess(json ? RunView.Detail.JSON : RunView.Detail.ALL);
+    try (RunClient client = server.runs()) {
+      Run found = RunIds.find(client, run);
+      Signals.handle(signal -> leave(view, found));
+      new FollowedRun(client, view)
+          .attach(
+              AttachRunRequest.newBuilder()
+                  .setRunId(found.getRunId())
+                  .setFromOffset(found.getOutputBytes())
+                  .setHolding(hold)
+                  .build());
+    } catch (UncheckedIOException e) {
+      RunView.checkReaderHasGone(e);
+      return ExitCode.OK;
+    }
+    return RunEnd.exitCode(view.exited(), OptionalInt.empty());
+  }
+
+  private void leave(RunView view, Run left) {
+    view.note(
+        hold && !left.getRequest().getDetached()
+            ? "left " + left.getRunId() + "; it goes on for as long as somebody else holds it"
+            : "left " + left.getRunId() + "; it goes on");
+    System.exit(ExitCode.OK);
+  }
+}

@@ -1,0 +1,105 @@
+package berth.cli;
+
+import berth.client.RunClient;
+import berth.command.ExitCode;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.v1.DownloadFilesRequest;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.concurrent.Callable;
+import java.util.function.UnaryOperator;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Parameters;
+import picocli.CommandLine.Spec;
+
+/** {@code berth cp}. */
+@Command(
+    name = "cp",
+    sortOptions = false,
+    description = {
+      "Copies files out of the working folder of a run that has ended.",
+      "",
+      "As docker cp does: into DEST if that is a folder, else under that name. RUN:. is all that"
+          + " the folder holds. Patterns such as 'model/*.h5' want a folder.",
+      "",
+    },
+    footer = {
+      "",
+      "Examples:",
+      "  berth cp run-6b1f:model/weights.h5 .",
+      "  berth cp run-6b1f:logs results/logs-of-monday",
+    })
+final class CpCommand implements Callable<Integer> {
+  @Spec private CommandSpec spec;
+  @Mixin private ServerOption server;
+
+  @Parameters(
+      index = "0",
+      paramLabel = "RUN:PATH",
+      description = "The run, by its id or the beginning of that, and what of its files.")
+  private String source;
+
+  @Parameters(index = "1", paramLabel = "DEST", description = "Where to.")
+  private Path destination;
+
+  @Override
+  public Integer call() throws IOException {
+    int colon = source.indexOf(':');
+    String path = colon < 0 ? "" : belowWork(source.substring(colon + 1));
+    if (colon <= 0 || source.length() == colon + 1) {
+      throw new ParameterException(
+          spec.commandLine(), "'" + source + "' is not RUN:PATH, such as run-6b1f:model.h5");
+    }
+    boolean intoFolder = Files.isDirectory(destination);
+    if (!intoFolder && path.matches(".*[*?\\[{].*")) {
+      throw new BerthException(
+          Reason.INVALID, "the pattern " + path + " wants a folder: " + destination + " is none");
+    }
+    try (RunClient client = server.runs()) {
+      String runId = RunIds.find(client, source.substring(0, colon)).getRunId();
+      DownloadFilesRequest request =
+          DownloadFilesRequest.newBuilder()
+              .setRunId(runId)
+              .addPaths(path.isEmpty() ? "." : path)
+              .build();
+      Path absolute = destination.toAbsolutePath().normalize();
+      boolean renamed = !intoFolder && !path.isEmpty();
+      int files =
+          Download.into(
+              renamed ? absolute.getParent() : absolute,
+              client,
+              request,
+              renamed ? replacing(path, absolute.getFileName().toString()) : below(parent(path)),
+              what -> System.err.println("berth: " + Terminal.clean(what)));
+      System.err.println("berth: " + files + (files == 1 ? " file" : " files"));
+    }
+    return ExitCode.OK;
+  }
+
+  /** The path below the working folder, which the program itself sees as /work; empty: all. */
+  private static String belowWork(String path) {
+    Path work = Path.of("/work");
+    Path plain = Path.of(path).normalize();
+    return (plain.startsWith(work) ? work.relativize(plain) : plain).toString();
+  }
+
+  private static String parent(String path) {
+    return path.substring(0, path.lastIndexOf('/') + 1);
+  }
+
+  /** The names without the folder in which they were. */
+  private static UnaryOperator<String> below(String parent) {
+    return name -> name.startsWith(parent) ? name.substring(parent.length()) : "";
+  }
+
+  /** The names with {@code to} in place of {@code from}. */
+  private static UnaryOperator<String> replacing(String from, String to) {
+    return name ->
+        name.equals(from) || name.startsWith(from + "/") ? to + name.substring(from.length()) : "";
+  }
+}

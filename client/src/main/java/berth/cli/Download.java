@@ -1,0 +1,79 @@
+package berth.cli;
+
+import berth.client.RunClient;
+import berth.client.TarUnpacker;
+import berth.rpc.BerthException;
+import berth.v1.DownloadFilesRequest;
+import java.io.IOException;
+import java.io.PipedInputStream;
+import java.io.PipedOutputStream;
+import java.nio.file.Path;
+import java.util.function.Consumer;
+import java.util.function.UnaryOperator;
+
+/** Fetches files of a run and unpacks them while they come, so that no disk holds them twice. */
+final class Download implements Runnable {
+  private static final int PIPE_BYTES = 1 << 20;
+
+  private final RunClient client;
+  private final DownloadFilesRequest request;
+  private final PipedOutputStream out;
+  private volatile BerthException failure;
+
+  private Download(RunClient client, DownloadFilesRequest request, PipedOutputStream out) {
+    this.client = client;
+    this.request = request;
+    this.out = out;
+  }
+
+  /**
+   * Unpacks the files of {@code request} into {@code folder}, and returns how many there were.
+   *
+   * @param rename as {@link TarUnpacker#unpack} takes it
+   * @param notes told of what was left out
+   * @throws BerthException if they cannot be had, or cannot be unpacked safely
+   */
+  static int into(
+      Path folder,
+      RunClient client,
+      DownloadFilesRequest request,
+      UnaryOperator<String> rename,
+      Consumer<String> notes)
+      throws IOException {
+    PipedInputStream tar = new PipedInputStream(PIPE_BYTES);
+    Download download = new Download(client, request, new PipedOutputStream(tar));
+    Thread thread = new Thread(download, "download");
+    thread.setDaemon(true);
+    thread.start();
+    // Closing the pipe ends the thread at its next write.
+    try (tar) {
+      TarUnpacker.Unpacked unpacked = TarUnpacker.unpack(tar, folder, rename);
+      download.check();
+      unpacked.leftOut().forEach(what -> notes.accept("left out " + what));
+      return unpacked.files();
+    } catch (IOException e) {
+      download.check();
+      throw e;
+    }
+  }
+
+  @Override
+  public void run() {
+    // The failure is there before the reader sees the end of the pipe.
+    try (out) {
+      try {
+        client.downloadFiles(request, out);
+      } catch (BerthException e) {
+        failure = e;
+      }
+    } catch (IOException e) {
+      // The reader has gone.
+    }
+  }
+
+  private void check() {
+    if (failure != null) {
+      throw failure;
+    }
+  }
+}

@@ -1,0 +1,141 @@
+package berth.cli;
+
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.v1.RunCodeRequest;
+import berth.v1.Source;
+import com.google.protobuf.ByteString;
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Optional;
+import java.util.function.Function;
+
+/**
+ * What {@code berth run} is to run: a script of this machine with its arguments, or a command.
+ *
+ * @param words what stands after the options
+ * @param isCommand whether they stand after {@code --}
+ * @param bundle the folder that is sent along
+ * @param interpreter what runs the script, if that was said
+ */
+record Program(
+    List<String> words, boolean isCommand, Optional<Path> bundle, Optional<String> interpreter) {
+  private static final long MAX_SOURCE_BYTES = 8 << 20;
+  private static final int MAX_FIRST_LINE = 255;
+
+  /** The words of an option that takes several: {@code 'python3 -u'}. */
+  static List<String> words(String text) {
+    return text.isBlank() ? List.of() : List.of(text.trim().split("\\s+"));
+  }
+
+  /**
+   * Adds the code and the command, all but the digest of the bundle.
+   *
+   * @param interpreterOf what the server says runs the sources of a service; none: empty
+   */
+  void addTo(RunCodeRequest.Builder request, Function<String, List<String>> interpreterOf)
+      throws IOException {
+    if (words.isEmpty() || isCommand) {
+      request.addAllCommand(words);
+    } else if (bundle.isPresent()) {
+      addBundledScript(request, bundle.get(), interpreterOf);
+    } else {
+      addSource(request);
+    }
+  }
+
+  private void addSource(RunCodeRequest.Builder request) throws IOException {
+    Path script = Path.of(words.get(0));
+    checkScript(script, "there is no file " + script);
+    long size = Files.size(script);
+    if (size > MAX_SOURCE_BYTES) {
+      throw new BerthException(
+          Reason.INVALID,
+          script + " has " + size + " bytes, at most 8 MiB can be sent alone: use --bundle DIR");
+    }
+    Source.Builder source =
+        Source.newBuilder()
+            .setFileName(script.getFileName().toString())
+            .setContent(ByteString.copyFrom(Files.readAllBytes(script)));
+    if (interpreter.isPresent()) {
+      source.addAllInterpreter(words(interpreter.get()));
+    } else if (!request.hasService() && firstLine(script).isEmpty()) {
+      source.addAllInterpreter(byName(script));
+    }
+    request.setSource(source).addAllCommand(arguments());
+  }
+
+  // The server knows nothing of a script in a bundle, so the command names what runs it.
+  private void addBundledScript(
+      RunCodeRequest.Builder request, Path folder, Function<String, List<String>> interpreterOf)
+      throws IOException {
+    String name = words.get(0);
+    Path script = folder.resolve(name);
+    if (Path.of(name).isAbsolute() || Path.of(name).normalize().startsWith("..")) {
+      throw new BerthException(
+          Reason.INVALID, "the script " + name + " must be named by its path below " + folder);
+    }
+    checkScript(script, "there is no file " + name + " in the bundle " + folder);
+    List<String> runner = interpreter.map(Program::words).orElse(List.of());
+    if (runner.isEmpty() && request.hasService()) {
+      runner = interpreterOf.apply(request.getService());
+    }
+    if (runner.isEmpty()) {
+      runner = firstLine(script);
+    }
+    if (runner.isEmpty()) {
+      runner = byName(script);
+    }
+    request.addAllCommand(runner).addCommand(name).addAllCommand(arguments());
+  }
+
+  private void checkScript(Path script, String otherwise) {
+    if (!Files.isRegularFile(script)) {
+      throw new BerthException(
+          Reason.INVALID,
+          (Files.isDirectory(script) ? script + " is a folder" : otherwise)
+              + "; a command, rather than a script from here, goes after --");
+    }
+    if (!Files.isReadable(script)) {
+      throw new BerthException(Reason.INVALID, "the file " + script + " cannot be read");
+    }
+  }
+
+  private List<String> arguments() {
+    return words.subList(1, words.size());
+  }
+
+  /** What the first line says runs the script, split as the kernel does: one argument at most. */
+  private static List<String> firstLine(Path script) throws IOException {
+    byte[] start;
+    try (InputStream in = Files.newInputStream(script)) {
+      start = in.readNBytes(MAX_FIRST_LINE);
+    }
+    String text = new String(start, StandardCharsets.UTF_8);
+    if (!text.startsWith("#!")) {
+      return List.of();
+    }
+    String line = text.substring(2).lines().findFirst().orElse("").trim();
+    return line.isEmpty() ? List.of() : List.of(line.split("\\s+", 2));
+  }
+
+  private static List<String> byName(Path script) {
+    String name = script.getFileName().toString();
+    if (name.endsWith(".py")) {
+      return List.of("python3", "-u");
+    }
+    if (name.endsWith(".sh")) {
+      return List.of("sh");
+    }
+    throw new BerthException(
+        Reason.INVALID,
+        "what runs "
+            + script
+            + "? It has no #! line, and its name ends neither in .py nor in .sh: say"
+            + " --interpreter");
+  }
+}

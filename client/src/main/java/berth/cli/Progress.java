@@ -1,0 +1,59 @@
+package berth.cli;
+
+import java.io.PrintStream;
+
+/**
+ * What a person sees while waiting: one line that is redrawn on a terminal, else a line each. Any
+ * thread may call.
+ */
+final class Progress {
+  private static final String ERASE = "\r\033[K";
+  // A line that wraps could not be erased; few windows are narrower.
+  private static final int WIDTH = 79;
+
+  private final PrintStream out;
+  private final boolean redrawn;
+  private String shown = "";
+
+  Progress(PrintStream out, boolean redrawn) {
+    this.out = out;
+    this.redrawn = redrawn;
+  }
+
+  boolean redrawn() {
+    return redrawn;
+  }
+
+  /** Shows {@code text} until something else is shown. */
+  synchronized void show(String text) {
+    if (text.equals(shown)) {
+      return;
+    }
+    shown = text;
+    if (redrawn) {
+      out.print(ERASE + (text.length() <= WIDTH ? text : text.substring(0, WIDTH - 1) + "…"));
+      out.flush();
+    } else {
+      out.println("berth: " + text);
+    }
+  }
+
+  /** Takes the line away from a terminal. */
+  synchronized void erase() {
+    if (redrawn && !shown.isEmpty()) {
+      out.print(ERASE);
+      out.flush();
+    }
+    shown = "";
+  }
+
+  /** Says something that stays. */
+  synchronized void note(String text) {
+    String line = shown;
+    erase();
+    out.println("berth: " + text);
+    if (redrawn && !line.isEmpty()) {
+      show(line);
+    }
+  }
+}

@@ -1,0 +1,288 @@
+package berth.cli;
+
+import berth.client.FollowedRun;
+import berth.client.RunClient;
+import berth.client.TarPacker;
+import berth.command.ExitCode;
+import berth.command.GpuOptions;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.v1.DownloadFilesRequest;
+import berth.v1.RunCodeRequest;
+import berth.v1.RunExited;
+import berth.v1.Service;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.Callable;
+import java.util.stream.Stream;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Parameters;
+import picocli.CommandLine.Spec;
+
+/** {@code berth run}. */
+@Command(
+    name = "run",
+    sortOptions = false,
+    customSynopsis = {
+      "berth run [OPTIONS] SCRIPT [ARGUMENTS]",
+      "       berth run [OPTIONS] -- COMMAND [ARGUMENTS]",
+    },
+    description = {
+      "Runs a script of this machine, or a command, on a server, and shows what it prints.",
+      "",
+      "Options come first: what follows the script belongs to it. Without --gpus and --gpu it gets"
+          + " no GPU. Ctrl-C asks the program to end, a second one kills it.",
+      "",
+    },
+    footer = {
+      "",
+      "Examples:",
+      "  berth run --service tensorflow --gpus 1 train.py --epochs 3",
+      "  berth run --image busybox:1.35 -- nproc",
+      "  berth run -s tensorflow -g 2 --bundle . --output 'model/*.h5' src/train.py",
+      "  berth run -d -s tensorflow -g all --time 2h --signal USR1@60 train.py",
+      "Exit codes: the program's own; 124 if its time was over, 125 if Berth failed, 130 after"
+          + " Ctrl-C.",
+    })
+final class RunCommand implements Callable<Integer> {
+  private static final int BROKEN_PIPE = 128 + 13;
+  private static final Duration UPLOAD_PATIENCE = Duration.ofSeconds(60);
+
+  @Mixin private ServerOption server;
+  @Mixin private GpuOptions gpus;
+  @Mixin private SurroundingOptions surroundings;
+  @Mixin private LimitOptions limits;
+
+  @Option(
+      names = "--reservation",
+      paramLabel = "ID",
+      defaultValue = "",
+      description = "Use the GPUs and ports of this reservation; it stays when the run has ended.")
+  private String reservation;
+
+  @Option(
+      names = "--ports",
+      paramLabel = "N",
+      defaultValue = "0",
+      description = "TCP ports of the server to reserve; the program finds them in BERTH_PORTS.")
+  private int ports;
+
+  @Option(
+      names = "--bundle",
+      paramLabel = "DIR",
+      description = "Send this folder along, all but .git; the script is named by its path in it.")
+  private Optional<Path> bundle = Optional.empty();
+
+  @Option(
+      names = "--interpreter",
+      paramLabel = "WORDS",
+      description =
+          "What runs the script, such as 'python3 -u' (default: the service's, else that of the"
+              + " first line, else by name: .py, .sh).")
+  private Optional<String> interpreter = Optional.empty();
+
+  @Option(
+      names = {"-o", "--output"},
+      paramLabel = "PATTERN",
+      description =
+          "Fetch these files of the working folder when all went well, such as 'model/*.h5'; may be"
+              + " repeated.")
+  private List<String> outputs = new ArrayList<>();
+
+  @Option(
+      names = "--output-dir",
+      paramLabel = "DIR",
+      defaultValue = ".",
+      description = "Where to put them (default: the current folder).")
+  private Path outputDir;
+
+  @Option(
+      names = {"-d", "--detach"},
+      description = "Print the run's id and leave; see 'berth attach', 'berth logs'.")
+  private boolean detach;
+
+  @Option(
+      names = "--name",
+      paramLabel = "TEXT",
+      defaultValue = "",
+      description = "What it is, in a few words that others see.")
+  private String name;
+
+  @Option(
+      names = "--request-id",
+      paramLabel = "TEXT",
+      defaultValue = "",
+      description =
+          "Makes a retry safe: with the same id the same run is shown while the server knows it.")
+  private String requestId;
+
+  @Option(names = "--json", description = "Print each event as a line of JSON (RunEvent).")
+  private boolean json;
+
+  @Option(
+      names = {"-q", "--quiet"},
+      description = "Print nothing but the program's output, and why it failed.")
+  private boolean quiet;
+
+  @Parameters(
+      arity = "0..*",
+      paramLabel = "SCRIPT|COMMAND",
+      hideParamSyntax = true,
+      description = "What to run (default: what the image does by itself).")
+  private List<String> words = new ArrayList<>();
+
+  private CommandSpec spec;
+
+  @Spec
+  void setSpec(CommandSpec spec) {
+    this.spec = spec;
+    // So that `train.py --epochs 3` keeps its options.
+    spec.parser().stopAtPositional(true);
+  }
+
+  @Override
+  public Integer call() throws IOException {
+    RunCodeRequest.Builder request = request();
+    try (RunClient client = server.runs()) {
+      program().addTo(request, service -> interpreter(client, service));
+      if (bundle.isPresent()) {
+        request.setBundle(upload(client, bundle.get()));
+      }
+      return detach ? detach(client, request.build()) : run(client, request.build());
+    }
+  }
+
+  /** The request, without the code and the command. */
+  RunCodeRequest.Builder request() throws IOException {
+    RunCodeRequest.Builder request =
+        RunCodeRequest.newBuilder()
+            .setPortCount(ports)
+            .setLimits(limits.limits())
+            .addAllOutputs(outputs)
+            .setDetached(detach)
+            .setOwner(Requests.owner())
+            .setName(name)
+            .setRequestId(requestId);
+    surroundings.addTo(request);
+    boolean wantsGpus = gpus.countGiven() && gpus.count() != 0 || !gpus.ids().isEmpty();
+    if (!reservation.isEmpty()) {
+      if (wantsGpus || ports > 0) {
+        throw refused("--reservation has its own GPUs and ports: leave out --gpus, --gpu, --ports");
+      }
+      request.setReservationId(reservation);
+    } else if (wantsGpus) {
+      request.setGpus(Requests.gpus(gpus));
+    } else if (gpus.minFreeMemory() > 0 || !gpus.model().isEmpty()) {
+      throw refused("--min-memory and --model choose among GPUs: say --gpus N too");
+    }
+    if (request.hasGpus() || ports > 0) {
+      request.setWait(Requests.wait(gpus.waitAtMost()));
+    }
+    if (words.isEmpty() && !surroundings.given()) {
+      throw refused("what to run? A script, a command after --, or an image that does something");
+    }
+    return request;
+  }
+
+  Program program() {
+    // Everything after the first word is one of them, so what stands before that tells.
+    List<String> all = spec.commandLine().getParseResult().originalArgs();
+    int before = all.size() - words.size() - 1;
+    boolean isCommand = before >= 0 && all.get(before).equals("--");
+    return new Program(words, isCommand, bundle, interpreter);
+  }
+
+  private ParameterException refused(String why) {
+    return new ParameterException(spec.commandLine(), why);
+  }
+
+  private int detach(RunClient client, RunCodeRequest request) {
+    new FollowedRun(
+            client,
+            event -> System.out.println(json ? Json.line(event) : event.getAccepted().getRunId()))
+        .run(request);
+    return ExitCode.OK;
+  }
+
+  private int run(RunClient client, RunCodeRequest request) throws IOException {
+    RunView view =
+        RunView.ofThisProcess(
+            json ? RunView.Detail.JSON : quiet ? RunView.Detail.QUIET : RunView.Detail.ALL);
+    CancelOnSignal cancel = CancelOnSignal.install(client, view);
+    try {
+      new FollowedRun(client, view).run(request);
+    } catch (BerthException e) {
+      // A run that never started has no end that could be shown.
+      if (e.reason() == Reason.CANCELLED && cancel.exitCode().isPresent()) {
+        view.note(e.getMessage());
+        return cancel.exitCode().getAsInt();
+      }
+      throw e;
+    } catch (UncheckedIOException e) {
+      return cannotWrite(client, view, e);
+    }
+    RunExited exited = view.exited();
+    if (RunEnd.wentWell(exited) && !outputs.isEmpty()) {
+      fetchOutputs(client, view);
+    }
+    return RunEnd.exitCode(exited, cancel.exitCode());
+  }
+
+  // `berth run ... | head` ends as a local program would: with the one who reads it.
+  private static int cannotWrite(RunClient client, RunView view, UncheckedIOException failure) {
+    CancelCommand.cancel(client, view.runId(), false);
+    RunView.checkReaderHasGone(failure);
+    return BROKEN_PIPE;
+  }
+
+  private void fetchOutputs(RunClient client, RunView view) throws IOException {
+    DownloadFilesRequest request = DownloadFilesRequest.newBuilder().setRunId(view.runId()).build();
+    try {
+      Download.into(outputDir, client, request, file -> file, view::note);
+    } catch (BerthException e) {
+      throw new BerthException(
+          e.reason(),
+          "the run ended well, but its outputs could not be fetched: "
+              + e.getMessage()
+              + "; try 'berth cp "
+              + view.runId()
+              + ":PATH .'",
+          e);
+    }
+  }
+
+  private static String upload(RunClient client, Path folder) throws IOException {
+    Path tar = Files.createTempFile("berth-bundle", ".tar");
+    // Also if a signal ends this command meanwhile.
+    tar.toFile().deleteOnExit();
+    try {
+      String digest = TarPacker.pack(folder, tar);
+      try (InputStream content = Files.newInputStream(tar)) {
+        return client.uploadBundle(digest, content, UPLOAD_PATIENCE).getDigest();
+      }
+    } finally {
+      Files.deleteIfExists(tar);
+    }
+  }
+
+  private static List<String> interpreter(RunClient client, String name) {
+    for (Service service : client.listServices(ServerOption.TIMEOUT).getServicesList()) {
+      if (Stream.concat(Stream.of(service.getName()), service.getAliasesList().stream())
+          .anyMatch(name::equalsIgnoreCase)) {
+        return service.getInterpreterList();
+      }
+    }
+    return List.of();
+  }
+}

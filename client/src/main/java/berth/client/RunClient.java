@@ -1,0 +1,280 @@
+package berth.client;
+
+import berth.rpc.Address;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.rpc.RpcChannel;
+import berth.rpc.Statuses;
+import berth.v1.AttachRunRequest;
+import berth.v1.CancelRunRequest;
+import berth.v1.DownloadFilesRequest;
+import berth.v1.DownloadFilesResponse;
+import berth.v1.GetRunRequest;
+import berth.v1.ListRunsRequest;
+import berth.v1.ListRunsResponse;
+import berth.v1.ListServicesRequest;
+import berth.v1.ListServicesResponse;
+import berth.v1.Run;
+import berth.v1.RunCodeRequest;
+import berth.v1.RunEvent;
+import berth.v1.RunServiceGrpc;
+import berth.v1.RunServiceGrpc.RunServiceBlockingStub;
+import berth.v1.UploadBundleRequest;
+import berth.v1.UploadBundleResponse;
+import com.google.protobuf.ByteString;
+import io.grpc.Context;
+import io.grpc.StatusRuntimeException;
+import io.grpc.stub.ClientCallStreamObserver;
+import io.grpc.stub.ClientResponseObserver;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.time.Duration;
+import java.util.Iterator;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
+import java.util.function.Consumer;
+import java.util.function.Function;
+
+/**
+ * The runs of one server. Any thread may call; every failure of a call is a {@link BerthException}.
+ * A thread that is interrupted ends its call, and closing this ends all that still run.
+ *
+ * <p>A stream of events breaks with its connection. {@link FollowedRun} goes on with it.
+ */
+public final class RunClient implements AutoCloseable {
+  private static final int PIECE_BYTES = 256 << 10;
+
+  private final RpcChannel channel;
+  private final String peer;
+
+  private RunClient(RpcChannel channel, String peer) {
+    this.channel = channel;
+    this.peer = peer;
+  }
+
+  /** A client of the {@code berthd} at {@code server}. It connects with its first call. */
+  public static RunClient of(Address server) {
+    return new RunClient(RpcChannel.to(server), "berthd at " + server);
+  }
+
+  /**
+   * Runs code, and passes what happens to {@code consumer} in the calling thread. Returns when the
+   * server ends the stream; what the consumer throws ends it too, and is thrown here.
+   */
+  public void runCode(RunCodeRequest request, Consumer<RunEvent> consumer) {
+    stream(stub -> stub.runCode(request), consumer);
+  }
+
+  /** Passes the events of a run that exists to {@code consumer}, as {@link #runCode} does. */
+  public void attachRun(AttachRunRequest request, Consumer<RunEvent> consumer) {
+    stream(stub -> stub.attachRun(request), consumer);
+  }
+
+  public Run getRun(String runId, Duration timeout) {
+    return calling(
+        stub ->
+            within(stub, timeout)
+                .getRun(GetRunRequest.newBuilder().setRunId(runId).build())
+                .getRun());
+  }
+
+  public ListRunsResponse listRuns(Duration timeout) {
+    return calling(stub -> within(stub, timeout).listRuns(ListRunsRequest.getDefaultInstance()));
+  }
+
+  /** Returns as soon as the server has taken note; the run's {@code exited} tells of its end. */
+  public void cancelRun(CancelRunRequest request, Duration timeout) {
+    calling(stub -> within(stub, timeout).cancelRun(request));
+  }
+
+  public ListServicesResponse listServices(Duration timeout) {
+    return calling(
+        stub -> within(stub, timeout).listServices(ListServicesRequest.getDefaultInstance()));
+  }
+
+  /**
+   * Stores a bundle, no faster than the server takes it. Reads only the beginning of {@code tar} if
+   * the server has the bundle already.
+   *
+   * @param digest the SHA-256 of {@code tar} in hexadecimal digits
+   * @param timeout how long the server may take nothing, or leave the answer open
+   * @throws IOException if {@code tar} cannot be read
+   * @throws BerthException also if the server was too slow, or this thread was interrupted
+   */
+  public UploadBundleResponse uploadBundle(String digest, InputStream tar, Duration timeout)
+      throws IOException {
+    Upload upload = new Upload(timeout);
+    RunServiceGrpc.newStub(channel.channel()).uploadBundle(upload);
+    boolean finished = false;
+    try {
+      upload.send(UploadBundleRequest.newBuilder().setDigest(digest).build());
+      byte[] piece = new byte[PIECE_BYTES];
+      int length;
+      while (upload.awaitReady() && (length = tar.readNBytes(piece, 0, piece.length)) > 0) {
+        upload.send(
+            UploadBundleRequest.newBuilder()
+                .setData(ByteString.copyFrom(piece, 0, length))
+                .build());
+      }
+      UploadBundleResponse response = upload.finish(peer);
+      finished = true;
+      return response;
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new BerthException(Reason.CANCELLED, "the upload was interrupted", e);
+    } finally {
+      if (!finished) {
+        upload.cancel();
+      }
+    }
+  }
+
+  /**
+   * Writes the tar with the files to {@code tar}, in the calling thread, and leaves it open.
+   *
+   * @throws IOException if {@code tar} cannot be written
+   */
+  public void downloadFiles(DownloadFilesRequest request, OutputStream tar) throws IOException {
+    Context.CancellableContext context = Context.current().withCancellation();
+    Context before = context.attach();
+    try {
+      Iterator<DownloadFilesResponse> pieces =
+          RunServiceGrpc.newBlockingStub(channel.channel()).downloadFiles(request);
+      while (pieces.hasNext()) {
+        pieces.next().getData().writeTo(tar);
+        tar.flush();
+      }
+    } catch (StatusRuntimeException e) {
+      throw Statuses.fromStatus(e, peer);
+    } finally {
+      context.detach(before);
+      context.cancel(null);
+    }
+  }
+
+  @Override
+  public void close() {
+    channel.close();
+  }
+
+  /** Connects with the next call, however many attempts have failed. */
+  void connectNow() {
+    channel.connectNow();
+  }
+
+  private void stream(
+      Function<RunServiceBlockingStub, Iterator<RunEvent>> call, Consumer<RunEvent> consumer) {
+    // An iterator that is given up would leave its call open.
+    Context.CancellableContext context = Context.current().withCancellation();
+    try {
+      context.run(
+          () ->
+              calling(
+                  stub -> {
+                    call.apply(stub).forEachRemaining(consumer);
+                    return null;
+                  }));
+    } finally {
+      context.cancel(null);
+    }
+  }
+
+  private <T> T calling(Function<RunServiceBlockingStub, T> call) {
+    try {
+      return call.apply(RunServiceGrpc.newBlockingStub(channel.channel()));
+    } catch (StatusRuntimeException e) {
+      throw Statuses.fromStatus(e, peer);
+    }
+  }
+
+  private static RunServiceBlockingStub within(RunServiceBlockingStub stub, Duration timeout) {
+    return stub.withDeadlineAfter(timeout.toNanos(), TimeUnit.NANOSECONDS);
+  }
+
+  /** The two directions of an upload: one thread sends, gRPC's threads tell of room and answer. */
+  private static final class Upload
+      implements ClientResponseObserver<UploadBundleRequest, UploadBundleResponse> {
+    private final Duration timeout;
+    private ClientCallStreamObserver<UploadBundleRequest> requests;
+    private UploadBundleResponse response;
+    private Throwable failure;
+    private boolean over;
+
+    Upload(Duration timeout) {
+      this.timeout = timeout;
+    }
+
+    @Override
+    public void beforeStart(ClientCallStreamObserver<UploadBundleRequest> requests) {
+      this.requests = requests;
+      requests.setOnReadyHandler(() -> update(() -> {}));
+    }
+
+    @Override
+    public void onNext(UploadBundleResponse answer) {
+      update(() -> response = answer);
+    }
+
+    @Override
+    public void onError(Throwable why) {
+      update(
+          () -> {
+            failure = why;
+            over = true;
+          });
+    }
+
+    @Override
+    public void onCompleted() {
+      update(() -> over = true);
+    }
+
+    void send(UploadBundleRequest request) {
+      requests.onNext(request);
+    }
+
+    /** Blocks until the server has room for more. False: it has answered, and wants nothing. */
+    synchronized boolean awaitReady() throws InterruptedException {
+      await(() -> requests.isReady() || response != null);
+      return response == null && !over;
+    }
+
+    /** Says that this was all, and returns the answer. */
+    synchronized UploadBundleResponse finish(String peer) throws InterruptedException {
+      if (!over) {
+        requests.onCompleted();
+      }
+      await(() -> over);
+      if (failure != null) {
+        throw Statuses.fromStatus(failure, peer);
+      }
+      if (response == null) {
+        throw new BerthException(Reason.INTERNAL, peer + " ended the upload without an answer");
+      }
+      return response;
+    }
+
+    void cancel() {
+      requests.cancel("the upload was given up", null);
+    }
+
+    private synchronized void update(Runnable change) {
+      change.run();
+      notifyAll();
+    }
+
+    private void await(BooleanSupplier condition) throws InterruptedException {
+      long deadline = System.nanoTime() + timeout.toNanos();
+      while (!over && !condition.getAsBoolean()) {
+        long left = deadline - System.nanoTime();
+        if (left <= 0) {
+          throw new BerthException(
+              Reason.TIMED_OUT,
+              "the server took nothing of the bundle for " + timeout.toSeconds() + " s");
+        }
+        TimeUnit.NANOSECONDS.timedWait(this, left);
+      }
+    }
+  }
+}

@@ -1,0 +1,239 @@
+package berth.cli;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import berth.rpc.Messages;
+import berth.v1.Entrypoint;
+import berth.v1.GpuRequest;
+import berth.v1.GpuSet;
+import berth.v1.Limits;
+import berth.v1.Mount;
+import berth.v1.Network;
+import berth.v1.RunCodeRequest;
+import berth.v1.UserId;
+import berth.v1.WaitTime;
+import berth.v1.WarningSignal;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import picocli.CommandLine;
+
+/** What {@code berth run} makes of its command line. */
+class RunCommandTest {
+  @TempDir private Path folder;
+
+  @Test
+  void leavesTheOptionsOfAScriptToTheScript() throws Exception {
+    RunCodeRequest request =
+        parse("--gpus", "2", script("train.py", ""), "--gpus", "7", "--", "-d", "--help");
+
+    assertThat(request.getCommandList()).containsExactly("--gpus", "7", "--", "-d", "--help");
+    assertThat(request.getSource().getFileName()).isEqualTo("train.py");
+    assertThat(request.getGpus()).isEqualTo(GpuRequest.newBuilder().setCount(2).build());
+    assertThat(request.getWait()).isEqualTo(WaitTime.newBuilder().setForever(true).build());
+    assertThat(request.getDetached()).isFalse();
+  }
+
+  @Test
+  void takesNoGpuUnlessAsked() throws Exception {
+    RunCodeRequest request = parse("--image", "busybox:1.35", "--", "nproc", "--all");
+
+    assertThat(request.hasGpus()).isFalse();
+    assertThat(request.hasWait()).isFalse();
+    assertThat(request.hasSource()).isFalse();
+    assertThat(request.getCommandList()).containsExactly("nproc", "--all");
+    assertThat(parse("--gpus", "0", "--image", "x").hasGpus()).isFalse();
+  }
+
+  @Test
+  void passesEveryOptionOn() throws Exception {
+    Path variables =
+        Files.writeString(folder.resolve("env"), "# ours\n\nA=file\nB=x=y\nNOT_SET_ANYWHERE\n");
+    RunCodeRequest request =
+        parse(
+            "--gpu=0,GPU-b --min-memory 20g --model A100 --wait 10m --service TensorFlow --time 2h"
+                + " --signal SIGUSR1@90 --stop-grace 30s --memory 8g --cpus 1.5 --processes 100"
+                + " --shm 1g -e A=option -e PATH -e NOT_SET_ANYWHERE --mount /data --mount /a:/b:ro"
+                + " --user 1000:100 --network host --workdir sub --output m/*.h5 -o log"
+                + " --entrypoint tini,-- --ports 2 --name study --request-id r1 -d --env-file "
+                + variables
+                + " -- run me");
+
+    assertThat(request.getGpus())
+        .isEqualTo(
+            GpuRequest.newBuilder()
+                .setExactly(GpuSet.newBuilder().addIds("0").addIds("GPU-b"))
+                .setMinFreeMemoryBytes(20L << 30)
+                .setModel("A100")
+                .build());
+    assertThat(request.getWait().getAtMost()).isEqualTo(duration(600));
+    assertThat(request.getService()).isEqualTo("TensorFlow");
+    assertThat(request.getLimits())
+        .isEqualTo(
+            Limits.newBuilder()
+                .setTime(duration(7200))
+                .setWarning(WarningSignal.newBuilder().setSignal("USR1").setBefore(duration(90)))
+                .setStopGrace(duration(30))
+                .setMemoryBytes(8L << 30)
+                .setCpus(1.5)
+                .setProcesses(100)
+                .setSharedMemoryBytes(1L << 30)
+                .build());
+    assertThat(request.getEnvMap())
+        .isEqualTo(Map.of("A", "option", "B", "x=y", "PATH", System.getenv("PATH")));
+    assertThat(request.getMountsList())
+        .containsExactly(
+            Mount.newBuilder().setSource("/data").build(),
+            Mount.newBuilder().setSource("/a").setTarget("/b").setReadOnly(true).build());
+    assertThat(request.getUser()).isEqualTo(UserId.newBuilder().setUid(1000).setGid(100).build());
+    assertThat(request.getNetwork()).isEqualTo(Network.NETWORK_HOST);
+    assertThat(request.getWorkingDir()).isEqualTo("sub");
+    assertThat(request.getOutputsList()).containsExactly("m/*.h5", "log");
+    assertThat(request.getEntrypoint())
+        .isEqualTo(Entrypoint.newBuilder().addWords("tini,--").build());
+    assertThat(request.getPortCount()).isEqualTo(2);
+    assertThat(request.getName()).isEqualTo("study");
+    assertThat(request.getRequestId()).isEqualTo("r1");
+    assertThat(request.getDetached()).isTrue();
+    assertThat(request.getOwner()).isEqualTo(Requests.owner());
+  }
+
+  @Test
+  void runsAsMe() throws Exception {
+    UserId me = parse("--as-me", "--image", "x").getUser();
+
+    assertThat(me.getUid()).isEqualTo((int) Files.getAttribute(folder, "unix:uid"));
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      value = {
+        // script | content | options | interpreter of the source
+        "a.py | x | | python3 -u",
+        "a.sh | x | | sh",
+        "a.py | #!/usr/bin/pypy | | ''",
+        "a.py | x | --service tf | ''",
+        "a.py | x | --image i | python3 -u",
+        "a.R | x | --interpreter Rscript | Rscript",
+        "a.py | #!x | --interpreter python3 --service tf | python3",
+      })
+  void choosesTheInterpreterOfASource(
+      String name, String content, String options, String interpreter) throws Exception {
+    List<String> words = new ArrayList<>();
+    if (options != null) {
+      words.addAll(List.of(options.split(" ")));
+    }
+    words.add(script(name, content));
+
+    RunCodeRequest request = parse(words.toArray(String[]::new));
+
+    assertThat(String.join(" ", request.getSource().getInterpreterList())).isEqualTo(interpreter);
+    assertThat(request.getSource().getContent().toStringUtf8()).isEqualTo(content);
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      value = {
+        "sub/a.py | x | | python3 -u sub/a.py --lr 1",
+        "a.py | #!/usr/bin/env python3 | | /usr/bin/env python3 a.py --lr 1",
+        "a.py | #!/bin/other | --service tf | service-python a.py --lr 1",
+        "a.py | x | --interpreter 'pypy' | pypy a.py --lr 1",
+      },
+      quoteCharacter = '"')
+  void aScriptInABundleIsNamedInTheCommand(
+      String name, String content, String options, String command) throws Exception {
+    script(name, content);
+    List<String> words = new ArrayList<>(List.of("--bundle", folder.toString()));
+    if (options != null) {
+      words.addAll(List.of(options.replace("'", "").split(" ")));
+    }
+    words.addAll(List.of(name, "--lr", "1"));
+
+    RunCodeRequest request = parse(words.toArray(String[]::new));
+
+    assertThat(request.hasSource()).isFalse();
+    assertThat(String.join(" ", request.getCommandList())).isEqualTo(command);
+  }
+
+  @Test
+  void aFirstLineGivesAtMostOneArgumentAsInTheKernel() throws Exception {
+    script("a.py", "#! /usr/bin/env -S python3 -u \nx");
+
+    assertThat(parse("--bundle", folder.toString(), "a.py").getCommandList())
+        .containsExactly("/usr/bin/env", "-S python3 -u", "a.py");
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      value = {
+        "none.py | there is no file none.py; a command, rather than a script from here, goes"
+            + " after --",
+        "--bundle /tmp no/none.py | there is no file no/none.py in the bundle /tmp; a command,"
+            + " rather than a script from here, goes after --",
+        "--bundle /tmp ../x.py | the script ../x.py must be named by its path below /tmp",
+        "/ | / is a folder; a command, rather than a script from here, goes after --",
+        "/dev/null | there is no file /dev/null; a command, rather than a script from here, goes"
+            + " after --",
+        "--signal USR1@60 -- x | --signal warns of the end of --time: say how long that is",
+        "--model A100 -- x | --min-memory and --model choose among GPUs: say --gpus N too",
+        "--reservation r-1 --gpus 1 -- x | --reservation has its own GPUs and ports: leave out"
+            + " --gpus, --gpu, --ports",
+        "--quiet | what to run? A script, a command after --, or an image that does something",
+        "--mount data -- x | 'data' is not SRC[:DST][:ro] with absolute paths, such as"
+            + " /data:/data:ro",
+        "--signal USR1 -- x | 'USR1' is not a signal and a time, such as USR1@60 or USR1@2m",
+        "--user me -- x | 'me' is not UID or UID:GID, such as 1000:100",
+        "--network lan -- x | 'lan' is not own, host or none",
+        "-e =x -- x | --env '=x': a variable is K=V, or K alone",
+        "--env-file /none -- x | --env-file /none: no file that can be read",
+        "--service a --image b -- x | --service=NAME, --image=IMAGE are mutually exclusive",
+      })
+  void saysWhatIsWrong(String arguments, String message) {
+    assertThatThrownBy(() -> parse(arguments.split(" "))).message().contains(message);
+  }
+
+  @Test
+  void saysThatAScriptWithoutAnInterpreterNeedsOne() throws Exception {
+    String script = script("a.R", "x");
+
+    assertThatThrownBy(() -> parse(script))
+        .hasMessage(
+            "what runs "
+                + script
+                + "? It has no #! line, and its name ends neither in .py nor in .sh: say"
+                + " --interpreter");
+  }
+
+  private RunCodeRequest parse(String... arguments) throws IOException {
+    List<String> words = new ArrayList<>(List.of("run"));
+    words.addAll(arguments.length == 1 ? List.of(arguments[0].split(" ")) : List.of(arguments));
+    CommandLine berth = new CommandLine(new BerthCommand());
+    berth.parseArgs(words.toArray(String[]::new));
+    RunCommand run = berth.getSubcommands().get("run").getCommand();
+    RunCodeRequest.Builder request = run.request();
+    run.program().addTo(request, service -> List.of("service-python"));
+    return request.build();
+  }
+
+  private String script(String name, String content) throws IOException {
+    Path script = folder.resolve(name);
+    Files.createDirectories(script.getParent());
+    return Files.writeString(script, content).toString();
+  }
+
+  private static com.google.protobuf.Duration duration(long seconds) {
+    return Messages.duration(Duration.ofSeconds(seconds));
+  }
+}
