@@ -1,7 +1,7 @@
 # Installs what a script needs and the machine lacks; nothing is installed that is there already. To be sourced:
 #   . scripts/prerequisites.sh
 #   require jdk gradle docker ...
-# Sets JAVA_HOME to a JDK 17. Works on Debian and Ubuntu, as root or with sudo; elsewhere it says what to install.
+# Sets JAVA_HOME to a JDK 17 if one is asked for. Works on Debian and Ubuntu, as root or with sudo; elsewhere it says what to install.
 # shellcheck shell=bash
 
 say() { printf '%s\n' "$*" >&2; }
@@ -21,7 +21,11 @@ require() {
     case $part in
       jdk) find_jdk || missing_packages+=(openjdk-17-jdk-headless) ;;
       gradle) have gradle || missing_packages+=(gradle) ;;
-      docker) have dockerd || missing_packages+=(docker.io) ;;
+      # Newer releases have the client in a package of its own, which is only recommended.
+      docker) have dockerd && have docker || missing_packages+=(docker.io docker-cli) ;;
+      busybox) is_static /bin/busybox || missing_packages+=(busybox-static) ;;
+      iproute2) have ip || missing_packages+=(iproute2) ;;
+      iptables) have iptables || missing_packages+=(iptables) ;;
       gcc) have gcc && [ -e /usr/include/stdlib.h ] || missing_packages+=(gcc libc6-dev) ;;
       shellcheck) have shellcheck || missing_packages+=(shellcheck) ;;
       procps) have ps || missing_packages+=(procps) ;;
@@ -33,10 +37,15 @@ require() {
   if [ ${#missing_packages[@]} -gt 0 ]; then
     install_packages
   fi
-  find_jdk || die "there is no JDK 17 under /usr/lib/jvm, nor is JAVA_HOME one"
+  if [[ " $* " == *' jdk '* ]]; then
+    find_jdk || die "there is no JDK 17 under /usr/lib/jvm, nor is JAVA_HOME one"
+  fi
 }
 
 have() { command -v "$1" >/dev/null 2>&1; }
+
+# Whether a program is there and needs no library of this machine.
+is_static() { [ -x "$1" ] && [[ $(ldd "$1" 2>/dev/null) != *'=>'* ]]; }
 
 # The system's own Python: another one on the PATH would not see the system's packages.
 python_has() {
@@ -68,6 +77,7 @@ install_packages() {
   local log
   log=$(mktemp)
   if ! "${as_root[@]}" apt-get update -qq >"$log" 2>&1 ||
+    ! drop_unknown_client ||
     ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
       apt-get install -y -qq --no-install-recommends "${missing_packages[@]}" >>"$log" 2>&1; then
     tail -n 20 "$log" >&2
@@ -75,6 +85,17 @@ install_packages() {
     die "could not install ${missing_packages[*]}"
   fi
   rm -f "$log"
+}
+
+# Older releases have no docker-cli: there docker.io brings the client.
+drop_unknown_client() {
+  local package known=()
+  for package in "${missing_packages[@]}"; do
+    if [ "$package" != docker-cli ] || apt-cache show docker-cli >/dev/null 2>&1; then
+      known+=("$package")
+    fi
+  done
+  missing_packages=("${known[@]}")
 }
 
 # Runs a command and says how long it took; its output is shown only if it fails.
