@@ -6,7 +6,7 @@
 #   scripts/engine.sh kill DIR      kill -9 the engine alone: its containers go on, until the next start
 #   scripts/engine.sh stop DIR      end it and its containers, and delete DIR
 # Everything of the engine is in DIR: data, sockets and docker.log. It has a network of its own, DIR/netns, with
-# nothing but loopback and Docker's bridge: "--network host" means that one (nsenter --net=DIR/netns COMMAND goes there),
+# nothing but loopback and Docker's bridge: "--network host" means that one (nsenter --net=DIR/netns COMMAND enters it),
 # and no registry is reachable. It has the image berth-test/busybox:1. A stand-in for NVIDIA's hook appends a line to
 # DIR/hook.log for each container started with --gpus: the container's id and its NVIDIA_* variables.
 set -euo pipefail
@@ -32,8 +32,8 @@ locate() {
   host=unix://$run/docker.sock
 }
 
-# The processes in this engine's network whose names match a pattern. Pid files would not do: they outlive their process,
-# whose number somebody else may have by now.
+# The processes in this engine's network whose names match a pattern. Pid files would not do: they outlive their
+# process, whose number somebody else may have by now.
 processes_named() {
   local process comm
   mountpoint -q "$dir/netns" || return 0

@@ -1,7 +1,8 @@
 # Installs what a script needs and the machine lacks; nothing is installed that is there already. To be sourced:
 #   . scripts/prerequisites.sh
 #   require jdk gradle docker ...
-# Sets JAVA_HOME to a JDK 17 if one is asked for. Works on Debian and Ubuntu, as root or with sudo; elsewhere it says what to install.
+# Sets JAVA_HOME to a JDK 17 if one is asked for. Works on Debian and Ubuntu, as root or with sudo; elsewhere it says
+# what to install.
 # shellcheck shell=bash
 
 say() { printf '%s\n' "$*" >&2; }
