@@ -65,6 +65,8 @@ public final class DockerRuntime implements Runtime {
   private static final long MOST_PROCESSES = 16384;
   private static final int MOST_CONNECTIONS = 2000;
   private static final Duration CONNECTING = Duration.ofSeconds(5);
+  // How programs end that an engine stops: by SIGTERM, or by SIGKILL.
+  private static final List<Integer> STOPPED = List.of(128 + 15, 128 + 9);
   private static final Duration OUTAGE = Duration.ofSeconds(60);
   private static final Duration RETRY = Duration.ofMillis(250);
 
@@ -415,7 +417,7 @@ public final class DockerRuntime implements Runtime {
         code,
         Boolean.TRUE.equals(state.getOOMKilled()),
         at,
-        outage && code != 0 ? "the Docker engine stopped under it" : "");
+        outage && STOPPED.contains(code) ? "the Docker engine stopped it" : "");
   }
 
   @Override
