@@ -47,7 +47,7 @@ public final class ProcessRuntime implements Runtime {
       trap : HUP INT QUIT USR1 USR2 TERM ALRM
       join=$1 dir=$2
       shift 2
-      eval "$join"
+      eval "$join" || exit 1
       echo $$ >pid.new && mv pid.new pid
       (cd "$dir" && exec "$@") </dev/null >stdout 2>stderr
       echo $? >exit.new
