@@ -6,6 +6,11 @@ if ! command -v "$java" >/dev/null 2>&1; then
   echo "@NAME@: no Java at '$java': install a Java 17 runtime, or set JAVA_HOME" >&2
   exit 125
 fi
+# Java cannot name the files of a bundle whose names its locale cannot write.
+case @NAME@,${LC_ALL:-${LC_CTYPE:-${LANG:-}}} in
+  berth,* | *UTF-8 | *utf8) ;;
+  *) export LC_ALL=C.UTF-8 ;;
+esac
 lib=$home/lib
 # The archive of parsed classes belongs to one JVM and one place; where it does not fit, Java starts without it.
 exec "$java" -Xshare:auto -XX:SharedArchiveFile="$lib/@NAME@.jsa" -Xlog:disable -Xlog:all=error:stderr @OPTIONS@ \

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Shows Berth on this machine, without any GPU: installs what is missing, builds, starts two servers with simulated GPUs
-# on loopback, shows their GPUs, reserves some, runs a command on one, and stops everything again.
+# on loopback, shows their GPUs, reserves some, runs a job on each server, and stops everything again. The jobs run in
+# containers of an engine of the demo's own; where none can be started, as plain processes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/prerequisites.sh
@@ -28,11 +29,38 @@ stop_servers() {
       [ -z "$address" ] || "$berth" reservations --server "$address" --json 2>/dev/null |
         sed 's/"reservationId":"\([^"]*\)"/\n\1\n/g' | grep '^r-' |
         xargs -r "$berth" release --server "$address" || true
+      [ -z "$address" ] || "$berth" runs --server "$address" --json 2>/dev/null |
+        sed 's/"runId":"\([^"]*\)"/\n\1\n/g' | grep '^run-' |
+        xargs -r "$berth" cancel --force --server "$address" >/dev/null 2>&1 || true
       kill "$pid" 2>/dev/null || true
       while [ -d "/proc/$pid" ] && ! grep -qs '^State:.Z' "/proc/$pid/status"; do sleep 0.1; done
     fi
   done
+  if [ -d "$state/engine" ]; then
+    scripts/engine.sh stop "$state/engine"
+  fi
   rm -rf "$state"
+}
+
+# Starts a Docker engine for the demo, and sets how the servers run jobs.
+choose_runtime() {
+  if [ "$(id -u)" -eq 0 ] && scripts/engine.sh start "$state/engine" >"$state/engine.log" 2>&1; then
+    runtime=(--docker "$(scripts/engine.sh env "$state/engine" | sed 's/^DOCKER_HOST=//')")
+    cat >"$state/services.yaml" <<'YAML'
+services:
+  shell:
+    image: berth-test/busybox:1
+    description: A shell and little else
+    interpreter: [sh]
+YAML
+    runtime+=(--services "$state/services.yaml")
+    job=(--service shell)
+  else
+    say "No Docker engine can be started here (see below); the jobs run as plain processes."
+    [ ! -s "$state/engine.log" ] || tail -n 3 "$state/engine.log" >&2
+    runtime=(--runtime process)
+    job=(--interpreter sh)
+  fi
 }
 
 # Starts a server in the background and prints where it listens.
@@ -42,7 +70,7 @@ start_server() {
   # Lock folders of their own: the two play two machines, and this one may have real GPUs.
   mkdir -p "$state/$name/locks"
   setsid "${berth}d" --listen 127.0.0.1:0 --name "$name" --simulate-gpus "$gpus" \
-    --lock-dir "$state/$name/locks" --state-dir "$state/$name" >"$log" 2>&1 </dev/null &
+    --lock-dir "$state/$name/locks" --state-dir "$state/$name" "${runtime[@]}" >"$log" 2>&1 </dev/null &
   echo $! >"$state/$name.pid"
   while [ -z "$address" ]; do
     tries=$((tries + 1))
@@ -74,13 +102,14 @@ case ${1:-} in
     ;;
 esac
 
-require jdk gradle docker
+require jdk gradle docker busybox iproute2 iptables
 step "Building Berth" gradle --no-daemon -q installDist
 
 stop_servers
 mkdir -p "$state"
 trap stop_servers EXIT
 trap 'exit 130' INT TERM
+choose_runtime
 PATH=$PWD/build/install/berth/bin:$PATH
 first=$(start_server gpu01 4)
 second=$(start_server gpu02 2)
@@ -99,6 +128,17 @@ show berth lock --lock-dir "$state/gpu01/locks" --simulate-gpus 4 --gpus 1 -- \
   sh -c 'echo "running on GPU $CUDA_VISIBLE_DEVICES"'
 show berth reservations --server "$first"
 
+cat >"$state/train.sh" <<'JOB'
+echo "run $BERTH_RUN_ID on $BERTH_SERVER, GPUs $NV_GPU of the machine, seen as $CUDA_VISIBLE_DEVICES"
+for step in 1 2 3; do
+  echo "step $step of $1"
+  sleep 0.4
+done
+JOB
+show berth run --server "$first" --gpus 2 "${job[@]}" "$state/train.sh" model-a
+show berth run --server "$second" --gpus 1 "${job[@]}" "$state/train.sh" model-b
+show berth runs --server "$second"
+
 if $stay; then
   trap - EXIT
   cat >&2 <<TEXT
@@ -109,6 +149,8 @@ Both servers are running. Try:
   berth gpus --server $first,$second
   berth reserve --gpus 2 --for 10m
   berth reservations
+  berth run --gpus 1 ${job[*]} $state/train.sh model-c
+  berth runs
 The lines '... described by' in $state/*.log name the files of the simulated GPUs: change a temperature, or add the
 line 'status 15' to a GPU to lose it. Stop the servers with:
   scripts/demo.sh --stop

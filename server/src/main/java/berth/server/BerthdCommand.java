@@ -116,7 +116,7 @@ final class BerthdCommand implements Callable<Integer> {
       names = "--state-dir",
       paramLabel = "DIR",
       description =
-          "Folder in which this server remembers reservations over restarts (default:"
+          "Folder in which this server keeps reservations and runs over restarts (default:"
               + " /var/lib/berth/NAME as root, else ~/.local/state/berth/NAME).")
   private Optional<Path> stateDir = Optional.empty();
 
