@@ -133,6 +133,10 @@ final class Run {
     return record.phase().isAtLeast(Phase.ENDED);
   }
 
+  boolean endedBefore(Instant time) {
+    return record.ended().map(ended -> ended.at().isBefore(time)).orElse(false);
+  }
+
   /** Completes when nothing is left of it but its output and files. */
   CompletableFuture<Void> cleaned() {
     return cleaned;
@@ -411,44 +415,13 @@ final class Run {
 
   /** Brings code and image, and starts the program; finds what an earlier daemon has done of it. */
   private void launch(Optional<RunHold> hold) throws InterruptedException {
-    Launch launch = parts.planner().plan(record.id(), folder, spec, hold.map(RunHold::reservation));
     synchronized (this) {
       spool = Optional.of(new Spool(folder, parts.spoolWatch()));
     }
     spool.get().listen(this::changed);
     spool.get().follow();
     if (!record.phase().isAtLeast(Phase.RUNNING)) {
-      if (!sameBoot && folder.started()) {
-        throw lost("the machine was restarted");
-      }
-      if (!record.phase().isAtLeast(Phase.LAUNCHING)) {
-        parts.planner().bringCode(folder, spec);
-      }
-      // Twice only if an earlier daemon was killed before it could start what it made.
-      if (!folder.started()) {
-        String mark = parts.runtime().create(launch, new Fetching());
-        checkStopped();
-        spool.get().start(parts.outputLimit());
-        synchronized (this) {
-          pull = Optional.empty();
-          save(record.at(Phase.LAUNCHING));
-        }
-        hold.ifPresent(held -> held.usedBy(mark));
-      }
-      Running running = parts.runtime().start(launch);
-      running.pid().ifPresent(pid -> hold.ifPresent(held -> held.livesBy(pid)));
-      synchronized (this) {
-        save(
-            record.running(
-                new Started(
-                    running.containerId(),
-                    Instant.now(),
-                    System.nanoTime(),
-                    running.pid(),
-                    running.isolated(),
-                    running.notEnforced())));
-      }
-      changed();
+      startProgram(hold);
     } else if (sameBoot) {
       // A keeper of an earlier daemon may not know the process yet.
       record
@@ -461,6 +434,42 @@ final class Run {
     if (record.stop().isPresent()) {
       endProgram(record.stop().get().reason() == ExitReason.SERVER_LOST);
     }
+  }
+
+  private void startProgram(Optional<RunHold> hold) throws InterruptedException {
+    if (!sameBoot && folder.started()) {
+      throw lost("the machine was restarted");
+    }
+    Launch launch = parts.planner().plan(record.id(), folder, spec, hold.map(RunHold::reservation));
+    if (!record.phase().isAtLeast(Phase.LAUNCHING)) {
+      parts.planner().bringCode(folder, spec);
+    }
+    // Twice only if an earlier daemon was killed before it could start what it made.
+    if (!folder.started()) {
+      String mark = parts.runtime().create(launch, new Fetching());
+      checkStopped();
+      spool.get().start(parts.outputLimit());
+      synchronized (this) {
+        pull = Optional.empty();
+        save(record.at(Phase.LAUNCHING));
+      }
+      hold.ifPresent(held -> held.usedBy(mark));
+    }
+    Running running = parts.runtime().start(launch);
+    running.pid().ifPresent(pid -> hold.ifPresent(held -> held.livesBy(pid)));
+    synchronized (this) {
+      save(
+          record.running(
+              new Started(
+                  running.containerId(),
+                  Instant.now(),
+                  System.nanoTime(),
+                  running.pid(),
+                  running.isolated(),
+                  running.notEnforced(),
+                  launch.limits().time())));
+    }
+    changed();
   }
 
   private final class Fetching implements Runtime.Progress {
@@ -683,14 +692,12 @@ final class Run {
   }
 
   private void limitTime() {
-    Limits limits =
-        spec.service()
-            .map(name -> spec.limits().or(parts.services().find(name)))
-            .orElse(spec.limits());
-    if (limits.time().isEmpty()) {
+    Started started = record.started().orElseThrow();
+    if (started.timeLimit().isEmpty()) {
       return;
     }
-    long end = record.started().orElseThrow().nanos() + limits.time().get().toNanos();
+    Duration limit = started.timeLimit().get();
+    long end = started.nanos() + limit.toNanos();
     long left = end - System.nanoTime();
     synchronized (this) {
       timers.add(
@@ -701,12 +708,10 @@ final class Run {
                       stopUnlessOver(
                           new Stop(
                               ExitReason.TIME_LIMIT,
-                              "its time of "
-                                  + limits.time().get().toMillis() / 1000.0
-                                  + " s was over")),
+                              "its time of " + limit.toMillis() / 1000.0 + " s was over")),
                   left,
                   TimeUnit.NANOSECONDS));
-      limits
+      spec.limits()
           .warning()
           .filter(warning -> left > warning.before().toNanos())
           .ifPresent(

@@ -22,9 +22,14 @@ public record RunFolder(Path path) {
     return path.resolve("state");
   }
 
-  /** What the program and its surroundings share: the pipes of its output. The program's own. */
+  /** The pipes of the program's output. It must not be able to put anything else in their place. */
   public Path io() {
     return path.resolve("io");
+  }
+
+  /** Where the start of the program is marked. The program's own. */
+  public Path mark() {
+    return path.resolve("mark");
   }
 
   /** The output. */
@@ -39,12 +44,13 @@ public record RunFolder(Path path) {
 
   /** Exists once the program has been started, whatever else is known. */
   public boolean started() {
-    return Files.exists(io().resolve("once"));
+    return Files.exists(mark().resolve("once"));
   }
 
   /** Deletes what only the running program needs. */
   void deletePipes() {
     delete(io());
+    delete(mark());
   }
 
   /** Deletes everything. */
@@ -67,7 +73,9 @@ public record RunFolder(Path path) {
       Files.createDirectories(
           path, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
       Files.createDirectories(spool());
-      for (Path open : new Path[] {io(), work()}) {
+      // In a container the mark is seen below the pipes.
+      Files.createDirectories(io().resolve("mark"));
+      for (Path open : new Path[] {mark(), work()}) {
         Files.createDirectories(open);
         Files.setPosixFilePermissions(open, PosixFilePermissions.fromString("rwxrwxrwx"));
       }

@@ -55,6 +55,7 @@ record RunRecord(
    * The start.
    *
    * @param nanos on the machine's monotonic clock, for limits
+   * @param timeLimit from then on; the service's, if the request had none
    */
   record Started(
       String containerId,
@@ -62,7 +63,8 @@ record RunRecord(
       long nanos,
       OptionalInt pid,
       boolean isolated,
-      List<String> notEnforced) {
+      List<String> notEnforced,
+      Optional<Duration> timeLimit) {
     Started {
       notEnforced = List.copyOf(notEnforced);
     }

@@ -104,6 +104,9 @@ public record RunSpec(
       if (target.contains(":") || source.contains(":")) {
         throw invalid("a mount's path must not contain ':': " + source + " at " + target);
       }
+      if (target.replaceAll("/+$", "").equals(WORK)) {
+        throw invalid("nothing can be mounted at " + WORK + ", where the code is");
+      }
       for (String own : List.of("/", "/proc", "/sys", "/dev", "/berth", "/berth-launcher")) {
         if (target.replaceAll("/+$", "").equals(own.replaceAll("/+$", ""))
             || (own.length() > 1 && target.startsWith(own + "/"))) {

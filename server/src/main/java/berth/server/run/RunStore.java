@@ -101,6 +101,9 @@ final class RunStore {
     started.pid().ifPresent(pid -> properties.setProperty("started.pid", "" + pid));
     properties.setProperty("started.isolated", "" + started.isolated());
     properties.setProperty("started.not-enforced", String.join("\n", started.notEnforced()));
+    started
+        .timeLimit()
+        .ifPresent(limit -> properties.setProperty("started.time-limit", limit.toString()));
   }
 
   private static void put(Properties properties, Ended ended) {
@@ -176,7 +179,8 @@ final class RunStore {
         Long.parseLong(properties.getProperty("started.nanos")),
         pid == null ? OptionalInt.empty() : OptionalInt.of(Integer.parseInt(pid)),
         Boolean.parseBoolean(properties.getProperty("started.isolated")),
-        notEnforced.isEmpty() ? List.of() : List.of(notEnforced.split("\n")));
+        notEnforced.isEmpty() ? List.of() : List.of(notEnforced.split("\n")),
+        Optional.ofNullable(properties.getProperty("started.time-limit")).map(Duration::parse));
   }
 
   private static Ended ended(Properties properties) {

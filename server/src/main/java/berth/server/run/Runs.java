@@ -35,6 +35,7 @@ import org.slf4j.LoggerFactory;
 public final class Runs implements AutoCloseable {
   private static final Logger log = LoggerFactory.getLogger(Runs.class);
   private static final int MOST_UNFINISHED = 1000;
+  private static final int MOST_FINISHED = 5000;
   private static final Duration STOP_GRACE = Duration.ofSeconds(2);
   private static final Duration HOUSEKEEPING = Duration.ofSeconds(30);
 
@@ -292,15 +293,11 @@ public final class Runs implements AutoCloseable {
   private void keepHouse() {
     try {
       Instant oldest = clock.instant().minus(retention);
-      for (Run run : all()) {
-        boolean forgotten =
-            run.cleaned().isDone()
-                && run.view()
-                    .record()
-                    .ended()
-                    .map(ended -> ended.at().isBefore(oldest))
-                    .orElse(false);
-        if (forgotten) {
+      List<Run> past = all().stream().filter(run -> run.cleaned().isDone()).toList();
+      for (int i = 0; i < past.size(); i++) {
+        Run run = past.get(i);
+        boolean tooMany = past.size() - i > MOST_FINISHED;
+        if (tooMany || run.endedBefore(oldest)) {
           synchronized (this) {
             runs.remove(run.id());
           }

@@ -234,7 +234,9 @@ public final class DockerRuntime implements Runtime {
 
   private HostConfig hostConfig(Launch launch) {
     List<Bind> binds = new ArrayList<>();
-    binds.add(Bind.parse(launch.folder().io() + ":" + Launcher.IO));
+    // A pipe can be written to on a mount that is read-only, but not replaced by something else.
+    binds.add(Bind.parse(launch.folder().io() + ":" + Launcher.IO + ":ro"));
+    binds.add(Bind.parse(launch.folder().mark() + ":" + Launcher.MARK));
     binds.add(Bind.parse(launch.folder().work() + ":/work"));
     launcher.bind().map(Bind::parse).ifPresent(binds::add);
     for (Launch.Bind bind : launch.binds()) {

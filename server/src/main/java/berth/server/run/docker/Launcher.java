@@ -19,9 +19,10 @@ import java.util.Optional;
  */
 record Launcher(Optional<Path> busybox) {
   static final String IO = "/berth";
+  static final String MARK = "/berth/mark";
   private static final String BUSYBOX = "/berth-launcher/busybox";
   private static final String SCRIPT =
-      "(set -C; : >/berth/once) 2>/dev/null || exit 125;"
+      "(set -C; : >/berth/mark/once) 2>/dev/null || exit 125;"
           + " exec \"$@\" </dev/null >/berth/stdout 2>/berth/stderr";
 
   static Launcher ofThisMachine() {

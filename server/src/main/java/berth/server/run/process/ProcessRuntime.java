@@ -42,7 +42,7 @@ public final class ProcessRuntime implements Runtime {
   private static final String SCRIPT =
       """
       cd "$1" || exit 1
-      (set -C; : >once) 2>/dev/null || exit 1
+      (set -C; : >../mark/once) 2>/dev/null || exit 1
       shift
       trap : HUP INT QUIT USR1 USR2 TERM ALRM
       join=$1 dir=$2
@@ -102,6 +102,7 @@ public final class ProcessRuntime implements Runtime {
     try {
       // The shell that opens the pipes is this user's; the program gets into its own folder only.
       Files.setPosixFilePermissions(folder.io(), PosixFilePermissions.fromString("rwx------"));
+      Files.setPosixFilePermissions(folder.mark(), PosixFilePermissions.fromString("rwx------"));
       if (launch.user().isPresent()) {
         Files.setPosixFilePermissions(folder.path(), PosixFilePermissions.fromString("rwx--x--x"));
       }
