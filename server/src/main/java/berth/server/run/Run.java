@@ -259,6 +259,9 @@ final class Run {
         Ended end;
         try {
           hold = reserve();
+          if (hold.isPresent()) {
+            unattend = parts.gpus().attend();
+          }
           launch(hold);
           end = awaitEnd();
         } catch (BerthException e) {
@@ -488,9 +491,6 @@ final class Run {
   }
 
   private Ended awaitEnd() throws InterruptedException {
-    if (holdsSomething()) {
-      unattend = parts.gpus().attend();
-    }
     Future<?> peak =
         parts
             .timer()

@@ -47,9 +47,9 @@ public final class RunMessages {
     String workingDir = request.getWorkingDir();
     return new RunSpec(
         request.hasService()
-            ? Optional.of(named("service", request.getService()))
+            ? Optional.of(named("a service", request.getService()))
             : Optional.empty(),
-        request.hasImage() ? Optional.of(named("image", request.getImage())) : Optional.empty(),
+        request.hasImage() ? Optional.of(named("an image", request.getImage())) : Optional.empty(),
         code(request),
         request.getCommandList(),
         request.hasEntrypoint()
@@ -64,7 +64,7 @@ public final class RunMessages {
             ? Optional.of(ReservationMessages.wish(request.getGpus()))
             : Optional.empty(),
         request.hasReservationId()
-            ? Optional.of(named("reservation", request.getReservationId()))
+            ? Optional.of(named("a reservation", request.getReservationId()))
             : Optional.empty(),
         request.getPortCount(),
         ReservationMessages.waitAtMost(request.getWait()),
@@ -110,7 +110,7 @@ public final class RunMessages {
 
   private static String named(String what, String name) {
     if (name.isEmpty()) {
-      throw invalid("a " + what + " without a name is asked for");
+      throw invalid(what + " without a name is asked for");
     }
     return name;
   }

@@ -1,0 +1,130 @@
+package berth.server.run;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import berth.server.reservation.Reservation.HeldGpu;
+import berth.v1.Limits;
+import berth.v1.RunCodeRequest;
+import berth.v1.Source;
+import com.google.protobuf.ByteString;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** What is started for which request. */
+class LaunchPlannerTest {
+  @TempDir private Path folder;
+  private LaunchPlanner planner;
+
+  @BeforeEach
+  void make() throws IOException {
+    Path services =
+        Files.writeString(
+            folder.resolve("services.yaml"),
+            """
+            services:
+              tensorflow:
+                image: berth/tensorflow:2.21
+                aliases: [tensorflow-2.21]
+                interpreter: [python3, -u]
+                env: {TF_CPP_MIN_LOG_LEVEL: "1", MODE: gpu}
+                shm: 1g
+                memory: 8g
+                ulimits: {memlock: -1}
+            """);
+    planner =
+        new LaunchPlanner(
+            "gpu01",
+            Services.load(services),
+            MountRules.parse(List.of()),
+            new Bundles(folder.resolve("bundles"), 1000, 1000));
+  }
+
+  @Test
+  void aServiceBringsWhatTheRequestLeavesOut() {
+    Launch launch =
+        plan(
+            RunCodeRequest.newBuilder()
+                .setService("TensorFlow-2.21")
+                .setSource(Source.newBuilder().setFileName("train.py"))
+                .addCommand("--epochs=3")
+                .putEnv("MODE", "test")
+                .setLimits(Limits.newBuilder().setMemoryBytes(64 << 20)));
+
+    assertThat(launch.image()).contains("berth/tensorflow:2.21");
+    assertThat(launch.command()).containsExactly("python3", "-u", "./train.py", "--epochs=3");
+    assertThat(launch.env())
+        .containsEntry("TF_CPP_MIN_LOG_LEVEL", "1")
+        .containsEntry("MODE", "test")
+        .containsEntry("BERTH_RUN_ID", "run-a")
+        .containsEntry("BERTH_SERVER", "gpu01");
+    assertThat(launch.limits().memory()).hasValue(64 << 20);
+    assertThat(launch.limits().sharedMemory()).hasValue(1 << 30);
+    assertThat(launch.ulimits()).isEqualTo(Map.of("memlock", -1L));
+  }
+
+  @Test
+  void theFirstLineOfASourceFileMayNameItsInterpreter() {
+    assertThat(plan(source("#!/usr/bin/env python3 -u\nprint(1)\n")).command())
+        .containsExactly("/usr/bin/env", "python3", "-u", "./x");
+  }
+
+  @Test
+  void aSourceFileWithoutAnyInterpreterIsRefused() {
+    assertThatThrownBy(() -> plan(source("print(1)")))
+        .hasMessage(
+            "nobody says what runs x: name an interpreter or a service, or begin the file with"
+                + " '#!'");
+  }
+
+  @Test
+  void aBundleMustHaveBeenUploaded() {
+    String digest = "0".repeat(64);
+    assertThatThrownBy(() -> plan(RunCodeRequest.newBuilder().setImage("a:1").setBundle(digest)))
+        .hasMessage("there is no bundle " + digest + " on gpu01; upload it first");
+  }
+
+  @Test
+  void inAContainerGpusAreCountedFromZeroAndOnTheHostNot() {
+    List<HeldGpu> gpus = List.of(new HeldGpu(1, "GPU-b"), new HeldGpu(3, "GPU-d"));
+
+    assertThat(GpuVariables.inContainer(gpus))
+        .isEqualTo(
+            Map.of(
+                "NV_GPU", "1,3", "CUDA_VISIBLE_DEVICES", "0,1", "CUDA_DEVICE_ORDER", "PCI_BUS_ID"));
+    assertThat(GpuVariables.onHost(gpus))
+        .isEqualTo(
+            Map.of(
+                "NV_GPU", "1,3", "CUDA_VISIBLE_DEVICES", "1,3", "CUDA_DEVICE_ORDER", "PCI_BUS_ID"));
+  }
+
+  @Test
+  void aRunWithoutGpusSeesNone() {
+    assertThat(GpuVariables.inContainer(List.of()))
+        .containsEntry("CUDA_VISIBLE_DEVICES", "-1")
+        .containsEntry("NVIDIA_VISIBLE_DEVICES", "void")
+        .doesNotContainKey("NV_GPU");
+  }
+
+  private static RunCodeRequest.Builder source(String content) {
+    return RunCodeRequest.newBuilder()
+        .setImage("a:1")
+        .setSource(
+            Source.newBuilder().setFileName("x").setContent(ByteString.copyFromUtf8(content)));
+  }
+
+  private Launch plan(RunCodeRequest.Builder request) {
+    return planner.plan(
+        "run-a",
+        new RunFolder(folder.resolve("run-a")),
+        RunMessages.spec(request.build()),
+        Optional.empty());
+  }
+}

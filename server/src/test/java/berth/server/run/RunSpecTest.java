@@ -1,0 +1,162 @@
+package berth.server.run;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.v1.Limits;
+import berth.v1.Mount;
+import berth.v1.RunCodeRequest;
+import berth.v1.Source;
+import berth.v1.WarningSignal;
+import com.google.protobuf.ByteString;
+import com.google.protobuf.Duration;
+import java.util.function.Consumer;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.MethodSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** What is refused before anything happens. */
+class RunSpecTest {
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "NV_GPU",
+        "CUDA_VISIBLE_DEVICES",
+        "CUDA_DEVICE_ORDER",
+        "NVIDIA_VISIBLE_DEVICES",
+        "NVIDIA_DRIVER_CAPABILITIES",
+        "BERTH_RUN_ID"
+      })
+  void variablesThatTellOfGpusAreReserved(String name) {
+    refused(
+        request -> request.putEnv(name, "all"),
+        "the variable " + name + " is set by Berth from the reserved GPUs; leave it out");
+  }
+
+  static Stream<Arguments> mistakes() {
+    return Stream.of(
+        mistake(r -> r.putEnv("a b", "c"), "'a b' is not the name of a variable"),
+        mistake(r -> r.putEnv("A", "\0"), "the variable A contains a NUL character"),
+        mistake(r -> r.addCommand("\0"), "the command contains a NUL character"),
+        mistake(
+            r -> r.setSource(Source.newBuilder().setFileName("../x")),
+            "'../x' is not the name of a file without folders"),
+        mistake(
+            r ->
+                r.setSource(
+                    Source.newBuilder()
+                        .setFileName("x")
+                        .setContent(ByteString.copyFrom(new byte[(8 << 20) + 1]))),
+            "x has 8388609 bytes, 8 MiB are allowed; send it as a bundle"),
+        mistake(
+            r -> r.setWorkingDir("/a/../b"),
+            "working folder '/a/../b' is not an absolute path without '..'"),
+        mistake(r -> r.addOutputs("../x"), "output '../x' is not a path below /work"),
+        mistake(r -> r.addOutputs("/etc"), "output '/etc' is not a path below /work"),
+        mistake(r -> r.setImage(""), "an image without a name is asked for"),
+        mistake(
+            r -> r.setReservationId("r-1").setPortCount(2),
+            "ports are asked for, but an existing reservation brings its own"),
+        mistake(
+            r -> r.addMounts(Mount.newBuilder().setSource("data")),
+            "mount 'data' is not an absolute path without '..'"),
+        mistake(
+            r -> r.addMounts(Mount.newBuilder().setSource("/data").setTarget("/proc/x")),
+            "nothing can be mounted at /proc/x"),
+        mistake(
+            r -> r.addMounts(Mount.newBuilder().setSource("/data").setTarget("/work/")),
+            "nothing can be mounted at /work, where the code is"),
+        mistake(r -> r.setName("x".repeat(201)), "the name has 201 characters, 200 are allowed"),
+        limit(l -> l.setTime(seconds(-1)), "a time limit of -1.0 s asked; it must be above 0"),
+        limit(l -> l.setMemoryBytes(-5), "-5 bytes of memory asked; the least is 6 MiB"),
+        limit(l -> l.setCpus(-1), "-1.0 CPUs asked; ask for 0.01 or more"),
+        limit(l -> l.setCpus(Double.NaN), "NaN CPUs asked; ask for 0.01 or more"),
+        limit(l -> l.setProcesses(-2), "-2 processes asked; ask for 1 or more"),
+        limit(
+            l -> l.setSharedMemoryBytes(-1), "-1 bytes of shared memory asked; ask for 1 or more"),
+        limit(
+            l -> l.setStopGrace(seconds(-1)),
+            "a grace of -1 s asked; it must be between 0 and an hour"),
+        limit(
+            l -> l.setWarning(WarningSignal.newBuilder().setSignal("USR1").setBefore(seconds(1))),
+            "a warning before the time is over is asked for, but no time limit"),
+        limit(
+            l -> l.setWarning(WarningSignal.newBuilder().setSignal("KILL").setBefore(seconds(1))),
+            "a warning by signal 'KILL' asked; use such as USR1, INT or TERM"));
+  }
+
+  @ParameterizedTest
+  @MethodSource("mistakes")
+  void mistakesAreNamedInOneSentence(Consumer<RunCodeRequest.Builder> change, String message) {
+    refused(change, message);
+  }
+
+  @Test
+  void aWorkingFolderMayBeRelativeToTheCode() {
+    assertThat(spec(request -> request.setWorkingDir("src")).workingDir()).isEqualTo("/work/src");
+    assertThat(spec(request -> {}).workingDir()).isEqualTo("/work");
+  }
+
+  @Test
+  void aSignalMayBeWrittenWithOrWithoutItsPrefix() {
+    RunSpec spec =
+        spec(
+            request ->
+                request.setLimits(
+                    Limits.newBuilder()
+                        .setTime(seconds(60))
+                        .setWarning(
+                            WarningSignal.newBuilder()
+                                .setSignal("sigusr1")
+                                .setBefore(seconds(10)))));
+    assertThat(spec.limits().warning().orElseThrow().signal()).isEqualTo("USR1");
+  }
+
+  @Test
+  void whatIsStoredIsReadAgainAsItWas() {
+    RunCodeRequest request =
+        RunCodeRequest.newBuilder()
+            .setImage("busybox:1")
+            .addCommand("true")
+            .putEnv("A", "b")
+            .setDetached(true)
+            .build();
+    assertThat(RunMessages.spec(request.toByteArray())).isEqualTo(RunMessages.spec(request));
+  }
+
+  private static Arguments mistake(Consumer<RunCodeRequest.Builder> change, String message) {
+    return Arguments.of(change, message);
+  }
+
+  private static Arguments limit(Consumer<Limits.Builder> change, String message) {
+    return mistake(
+        request -> {
+          Limits.Builder limits = Limits.newBuilder();
+          change.accept(limits);
+          request.setLimits(limits);
+        },
+        message);
+  }
+
+  private static Duration seconds(long seconds) {
+    return Duration.newBuilder().setSeconds(seconds).build();
+  }
+
+  private static RunSpec spec(Consumer<RunCodeRequest.Builder> change) {
+    RunCodeRequest.Builder request = RunCodeRequest.newBuilder().setImage("busybox:1");
+    change.accept(request);
+    return RunMessages.spec(request.build());
+  }
+
+  private static void refused(Consumer<RunCodeRequest.Builder> change, String message) {
+    assertThatThrownBy(() -> spec(change))
+        .hasMessage(message)
+        .isInstanceOfSatisfying(
+            BerthException.class, e -> assertThat(e.reason()).isEqualTo(Reason.INVALID));
+  }
+}
