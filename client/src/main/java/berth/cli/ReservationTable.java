@@ -52,7 +52,7 @@ final class ReservationTable {
               until(reservation),
               reservation.getReservationId(),
               ports(reservation),
-              clean(reservation.getPurpose())));
+              clean(whatFor(reservation))));
     }
     for (LockHolder other : response.getLockedByOthersList()) {
       String who = other.getPid() == 0 ? "another process" : "process " + other.getPid();
@@ -102,9 +102,18 @@ final class ReservationTable {
     if (reservation.hasRemaining()) {
       return "in " + Times.span(Messages.duration(reservation.getRemaining()));
     }
-    return reservation.getProcess() != 0
-        ? "end of process " + reservation.getProcess()
+    if (reservation.getProcess() != 0) {
+      return "end of process " + reservation.getProcess();
+    }
+    return reservation.getRunIdsCount() > 0
+        ? "end of " + String.join(", ", reservation.getRunIdsList())
         : "its caller leaves";
+  }
+
+  private static String whatFor(Reservation reservation) {
+    return reservation.getHeldBack().isEmpty()
+        ? reservation.getPurpose()
+        : "held back: " + reservation.getHeldBack();
   }
 
   private static int first(List<String> row) {
