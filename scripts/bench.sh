@@ -9,18 +9,25 @@ usage() {
   cat <<'TEXT'
 Usage: scripts/bench.sh [--seconds N] [--rounds N] BENCHMARK
   reservations   reserving GPUs: berthd through gRPC, and the old algorithm with fasteners in its own processes
+  runs           running programs: RunCode, and docker run --rm of the same image on an engine of its own; only as root
 Options:
-  --seconds N    time of each measurement of throughput (default: 10)
+  --seconds N    time of each measurement of throughput, for reservations (default: 10)
   --rounds N     measure everything so often and print the medians (default: 1)
 TEXT
 }
 
 folder=$(mktemp -d)
-server=
+servers=()
+engine=
 cleanup() {
-  if [ -n "$server" ]; then
+  local server
+  for server in "${servers[@]}"; do
     kill "$server" 2>/dev/null || true
     wait "$server" || true
+  done
+  # With the containers that an interrupted benchmark has left.
+  if [ -n "$engine" ]; then
+    scripts/engine.sh stop "$engine" || true
   fi
   rm -rf "$folder"
 }
@@ -32,13 +39,17 @@ machine() {
     "$("$JAVA_HOME/bin/java" -version 2>&1 | sed -n 's/.* version "\(.*\)".*/\1/p')" "$(cut -d ' ' -f 1 /proc/loadavg)"
 }
 
-# Starts a server with simulated GPUs and sets $address to where it listens.
+# Starts a server with simulated GPUs, and sets $address to where it listens and $server to its process. Its locks are in
+# $folder/NAME. Further arguments are options of berthd.
 start_server() {
-  local log=$folder/berthd.log tries=0
+  local name=$1 gpus=$2 log=$folder/$1.log tries=0
+  shift 2
   : >"$log"
-  build/install/berth/bin/berthd --listen 127.0.0.1:0 --name bench --simulate-gpus "$1" --lock-dir "$folder" \
-    --state-dir "$folder/state" 2>"$log" &
+  mkdir "$folder/$name"
+  build/install/berth/bin/berthd --listen 127.0.0.1:0 --name "$name" --simulate-gpus "$gpus" \
+    --lock-dir "$folder/$name" --state-dir "$folder/$name/state" "$@" 2>"$log" &
   server=$!
+  servers+=("$server")
   until address=$(sed -n 's/.* listens on //p' "$log") && [ -n "$address" ]; do
     tries=$((tries + 1))
     if [ $tries -gt 300 ] || ! kill -0 "$server" 2>/dev/null; then
@@ -59,10 +70,35 @@ run_class() {
 reservations() {
   require jdk gradle gcc python3-fasteners
   step "Building Berth" gradle --no-daemon -q installDist :client:testClasses
-  start_server 4
+  start_server bench 4
   machine
-  run_class berth.bench.ReservationBench "$address" "$folder" "$PWD/client/src/test/python/seed_reservations.py" \
+  run_class berth.bench.ReservationBench "$address" "$folder/bench" "$PWD/client/src/test/python/seed_reservations.py" \
     "$seconds" "$rounds"
+}
+
+# An image with the test image's busybox and a program that writes as fast as it can.
+make_image() {
+  mkdir "$folder/image"
+  gcc -O2 -Wall -Wextra -Werror -static -o "$folder/image/write_output" client/src/test/c/write_output.c
+  printf 'FROM berth-test/busybox:1\nCOPY write_output /bin/\n' >"$folder/image/Dockerfile"
+  tar -C "$folder/image" -c . | DOCKER_BUILDKIT=0 docker build -t "$1" -
+}
+
+runs() {
+  local image=berth-bench/busybox:1 docker docker_pid
+  require jdk gradle gcc docker busybox iproute2 iptables procps
+  step "Building Berth" gradle --no-daemon -q installDist :client:testClasses
+  engine=$folder/engine
+  step "Starting an engine" scripts/engine.sh start "$engine"
+  DOCKER_HOST=$(scripts/engine.sh env "$engine")
+  export DOCKER_HOST=${DOCKER_HOST#*=}
+  step "Making an image" make_image "$image"
+  start_server docker 4 --runtime docker --docker "$DOCKER_HOST"
+  docker=$address docker_pid=$server
+  start_server process 4 --runtime process
+  machine
+  docker version --format 'Docker {{.Server.Version}}, client {{.Client.Version}}'
+  run_class berth.bench.RunBench "$image" "$rounds" "$docker" "$docker_pid" "$address" "$server"
 }
 
 seconds=10
@@ -79,7 +115,7 @@ while [ $# -gt 0 ]; do
       usage
       exit 0
       ;;
-    reservations) benchmark=$1 ;;
+    reservations | runs) benchmark=$1 ;;
     *)
       usage >&2
       exit 2

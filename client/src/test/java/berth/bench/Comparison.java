@@ -1,15 +1,17 @@
 package berth.bench;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 
-/** The numbers of the seed and of Berth, side by side: for each row the medians of all rounds. */
+/** The numbers of another and of Berth, side by side: for each row the medians of all rounds. */
 final class Comparison {
   private enum Unit {
     PER_SECOND("1/s"),
+    MEGABYTES_PER_SECOND("MB/s"),
     MILLIS("ms");
 
     private final String symbol;
@@ -19,21 +21,33 @@ final class Comparison {
     }
   }
 
-  private record Row(Unit unit, List<Double> seed, List<Double> berth) {
+  private record Row(Unit unit, List<Double> other, List<Double> berth) {
     // How many times better Berth is.
     double ratio() {
-      return unit == Unit.PER_SECOND ? median(berth) / median(seed) : median(seed) / median(berth);
+      return unit == Unit.MILLIS ? median(other) / median(berth) : median(berth) / median(other);
     }
   }
 
+  private final String other;
   private final Map<String, Row> rows = new LinkedHashMap<>();
 
-  void perSecond(String title, double seed, double berth) {
-    add(title, Unit.PER_SECOND, seed, berth);
+  /**
+   * @param other who Berth is compared with
+   */
+  Comparison(String other) {
+    this.other = other;
   }
 
-  void millis(String title, double seed, double berth) {
-    add(title, Unit.MILLIS, seed, berth);
+  void perSecond(String title, double other, double berth) {
+    add(title, Unit.PER_SECOND, other, berth);
+  }
+
+  void megabytesPerSecond(String title, double other, double berth) {
+    add(title, Unit.MEGABYTES_PER_SECOND, other, berth);
+  }
+
+  void millis(String title, double other, double berth) {
+    add(title, Unit.MILLIS, other, berth);
   }
 
   double berth(String title) {
@@ -45,14 +59,14 @@ final class Comparison {
   }
 
   void print() {
-    System.out.printf("%-44s %10s %10s %9s%n", "", "seed", "Berth", "ratio");
+    System.out.printf("%-45s %10s %10s %9s%n", "", other, "Berth", "ratio");
     rows.forEach(
         (title, row) ->
             System.out.printf(
-                "%-40s %3s %10s %10s %9s%n",
+                "%-40s %4s %10s %10s %9s%n",
                 title,
                 row.unit.symbol,
-                number(median(row.seed)),
+                number(median(row.other)),
                 number(median(row.berth)),
                 number(row.ratio())));
   }
@@ -63,9 +77,16 @@ final class Comparison {
     return String.format(Locale.ROOT, "%,." + decimals + "f", value);
   }
 
-  private void add(String title, Unit unit, double seed, double berth) {
+  /** Of times in nanoseconds, in milliseconds. */
+  static double percentile(int percent, long[] nanos) {
+    long[] sorted = nanos.clone();
+    Arrays.sort(sorted);
+    return sorted[(sorted.length * percent - 1) / 100] / 1e6;
+  }
+
+  private void add(String title, Unit unit, double other, double berth) {
     Row row = rows.computeIfAbsent(title, t -> new Row(unit, new ArrayList<>(), new ArrayList<>()));
-    row.seed.add(seed);
+    row.other.add(other);
     row.berth.add(berth);
   }
 

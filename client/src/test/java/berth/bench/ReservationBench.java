@@ -1,8 +1,9 @@
 package berth.bench;
 
+import static berth.bench.Comparison.percentile;
+
 import berth.rpc.Address;
 import java.nio.file.Path;
-import java.util.Arrays;
 
 /**
  * Compares reservations through a {@code berthd} with those of the old algorithm. {@code
@@ -26,7 +27,7 @@ final class ReservationBench {
   private final SeedSide seed;
   private final BerthSide berth;
   private final int seconds;
-  private final Comparison comparison = new Comparison();
+  private final Comparison comparison = new Comparison("seed");
 
   private ReservationBench(SeedSide seed, BerthSide berth, int seconds) {
     this.seed = seed;
@@ -84,12 +85,6 @@ final class ReservationBench {
   private void handOver(String title, long[] ofSeed, long[] ofBerth) {
     comparison.millis(title + P50, percentile(50, ofSeed), percentile(50, ofBerth));
     comparison.millis(title + P95, percentile(95, ofSeed), percentile(95, ofBerth));
-  }
-
-  private static double percentile(int percent, long[] nanos) {
-    long[] sorted = nanos.clone();
-    Arrays.sort(sorted);
-    return sorted[(sorted.length * percent - 1) / 100] / 1e6;
   }
 
   private void judge() {
