@@ -22,13 +22,19 @@ record() {
   export BERTH_JAVA_OPTS
 }
 
-# Starts a daemon and sets $address to where it listens.
+# Adds to the classes of one recording those of another. Each begins with a header that may stand there only once.
+merge() {
+  awk '/^#/ { if (NR == FNR) print; next } !seen[$0]++' "$work/$1.classes" "$work/$2.classes" >"$work/merged"
+  mv "$work/merged" "$work/$1.classes"
+}
+
+# Starts a daemon, records its classes as those of $1, and sets $address to where it listens.
 start() {
-  name=$1
-  shift
-  log=$work/$name.log
+  list=$1 name=$2
+  shift 2
+  log=$work/$list.log
   : >"$log"
-  record "$name"
+  record "$list"
   "$bin/$name" "$@" --listen 127.0.0.1:0 2>"$log" &
   pid=$!
   pids="$pids $pid"
@@ -44,16 +50,23 @@ start() {
   done
 }
 
-start berth-registry
-start berthd --simulate-gpus 4 --lock-dir "$work" --state-dir "$work/state"
+start berth-registry berth-registry
+# Two, because there may be no Docker engine in which to run something.
+start berthd berthd --name docker --simulate-gpus 4 --lock-dir "$work" --state-dir "$work/state"
+start berthd-process berthd --name process --simulate-gpus 4 --lock-dir "$work" --state-dir "$work/process" \
+  --runtime process
 record berth
 "$bin/berth" gpus --server "$address" >/dev/null
+record berth-run
+"$bin/berth" run --server "$address" --gpus 1 -- true 2>/dev/null
 
 for pid in $pids; do
   kill "$pid"
   wait "$pid" || true
 done
 pids=
+merge berth berth-run
+merge berthd berthd-process
 # A static archive rather than -XX:ArchiveClassesAtExit: on Java 17 only that one takes classes of old compilers, such as
 # picocli's. G1 writes it, because only G1 can store objects too; any collector reads them.
 for command in berth berthd berth-registry; do
