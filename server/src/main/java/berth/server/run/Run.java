@@ -168,7 +168,6 @@ final class Run {
 
   /** Leaves it as it is, for the next daemon to find. */
   void leave() {
-    leaveQueue.run();
     synchronized (this) {
       if (thread != null) {
         thread.interrupt();
@@ -265,8 +264,10 @@ final class Run {
           launch(hold);
           end = awaitEnd();
         } catch (BerthException e) {
+          leaveIfClosed();
           end = failed(e);
         } catch (RuntimeException e) {
+          leaveIfClosed();
           log.error("{} failed unexpectedly", record.id(), e);
           end = failed(new BerthException(Reason.INTERNAL, "the server failed unexpectedly", e));
         }
@@ -281,6 +282,13 @@ final class Run {
       }
     } finally {
       unattend.run();
+    }
+  }
+
+  // What fails because this process ends is no failure of the run.
+  private void leaveIfClosed() throws InterruptedException {
+    if (parts.closed()) {
+      throw new InterruptedException();
     }
   }
 
@@ -365,7 +373,9 @@ final class Run {
             }
           };
     }
-    checkStopped();
+    if (record.stop().isPresent()) {
+      leaveQueue.run();
+    }
     try {
       Reservation got = granted.get();
       return parts.reservations().hold(got.id(), record.id(), ending);
