@@ -1,0 +1,242 @@
+package berth.server.run;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.awaitility.Awaitility.await;
+
+import berth.server.gpu.GpuMonitor;
+import berth.server.reservation.Reservation.Owner;
+import berth.server.reservation.Reservations;
+import berth.server.run.RunRecord.Ended;
+import berth.server.run.RunRecord.ExitReason;
+import berth.server.run.RunRecord.Phase;
+import berth.server.run.process.ProcessRuntime;
+import berth.v1.GpuRequest;
+import berth.v1.RunCodeRequest;
+import berth.v1.WaitTime;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.time.Duration;
+import java.util.List;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Runs as real processes on one simulated GPU, through orderly restarts of the server. */
+class RunsTest {
+  private static final Duration PATIENCE = Duration.ofSeconds(20);
+  private static final Owner ADA = new Owner("ada", "laptop");
+
+  @TempDir private Path folder;
+  private GpuMonitor gpus;
+  private Reservations reservations;
+  private Runs runs;
+
+  @BeforeEach
+  void open() throws Exception {
+    Files.createDirectory(folder.resolve("locks"));
+    describe("  processes\n");
+    gpus =
+        GpuMonitor.ofSimulation(
+            folder.resolve("gpus.txt").toString(),
+            "",
+            new GpuMonitor.Timing(
+                Duration.ofMillis(50), Duration.ofSeconds(60), Duration.ofSeconds(5)));
+    gpus.awaitFirstSample(PATIENCE);
+    start();
+  }
+
+  @AfterEach
+  void close() {
+    for (Run run : runs.all()) {
+      if (!run.over()) {
+        runs.cancel(run.id(), ADA, true);
+      }
+      run.cleaned().orTimeout(20, java.util.concurrent.TimeUnit.SECONDS).join();
+    }
+    stop();
+    gpus.close();
+  }
+
+  @Test
+  void aRunGoesOnOverAnOrderlyRestartAndSoDoesTheQueue() {
+    Path gate = folder.resolve("gate");
+    Run first = submit("while [ ! -e " + gate + " ]; do sleep 0.05; done; echo done");
+    awaitPhase(first, Phase.RUNNING);
+    Run second = submit("echo second on $NV_GPU");
+    await().atMost(PATIENCE).until(() -> second.view().ahead().isPresent());
+
+    stop();
+    start();
+
+    Run firstAgain = runs.find(first.id());
+    Run secondAgain = runs.find(second.id());
+    assertThat(firstAgain.view().record().phase()).isEqualTo(Phase.RUNNING);
+    assertThat(secondAgain.view().record().phase()).isEqualTo(Phase.QUEUED);
+    touch(gate);
+    assertThat(end(firstAgain).reason()).isEqualTo(ExitReason.FINISHED);
+    assertThat(end(secondAgain).reason()).isEqualTo(ExitReason.FINISHED);
+    assertThat(output(firstAgain)).isEqualTo("done\n");
+    assertThat(output(secondAgain)).isEqualTo("second on 0\n");
+  }
+
+  @Test
+  void aRunThatIsCancelledInTheQueueHoldsNothing() {
+    Run first = submit("sleep 100");
+    awaitPhase(first, Phase.RUNNING);
+    Run second = submit("echo never");
+    await().atMost(PATIENCE).until(() -> second.view().ahead().isPresent());
+
+    runs.cancel(second.id(), ADA, false);
+
+    assertThat(end(second).reason()).isEqualTo(ExitReason.CANCELLED);
+    assertThat(end(second).message()).contains("was cancelled by ada@laptop");
+    assertThat(reservations.overview().waiting()).isEmpty();
+    assertThat(reservations.overview().reservations()).hasSize(1);
+    assertThatThrownBy(() -> runs.cancel(second.id(), ADA, false))
+        .hasMessage(second.id() + " has ended already");
+  }
+
+  @Test
+  void aGpuIsHeldBackWhileAProcessIsLeftOnIt() throws IOException {
+    Path gate = folder.resolve("gate");
+    Run run = submit("while [ ! -e " + gate + " ]; do sleep 0.05; done");
+    awaitPhase(run, Phase.RUNNING);
+    describe("  process 4242 100\n");
+    touch(gate);
+
+    await().atMost(PATIENCE).until(() -> run.view().settled());
+
+    assertThat(run.view().heldBack()).isEqualTo("process 4242 is still on GPU 0");
+    assertThat(reservations.overview().reservations())
+        .singleElement()
+        .satisfies(held -> assertThat(held.heldBack()).isEqualTo("process 4242 is still on GPU 0"));
+    describe("  processes\n");
+    await().atMost(PATIENCE).until(() -> run.cleaned().isDone());
+    assertThat(reservations.overview().reservations()).isEmpty();
+  }
+
+  @Test
+  void aRunThatIsNotDetachedEndsWithItsCaller() {
+    Run run = runs.submit(spec("sleep 100", false), request("sleep 100", false).toByteArray());
+    Runnable gone = run.hold();
+    run.start();
+    awaitPhase(run, Phase.RUNNING);
+    // Back in time.
+    gone.run();
+    gone = run.hold();
+    gone.run();
+
+    assertThat(end(run).reason()).isEqualTo(ExitReason.CANCELLED);
+    assertThat(end(run).message()).isEqualTo("its caller has gone");
+  }
+
+  @Test
+  void aRetryOfARequestIsTheSameRun() {
+    RunCodeRequest request = request("true", true).toBuilder().setRequestId("mine").build();
+    Run first = runs.submit(RunMessages.spec(request), request.toByteArray());
+    first.start();
+
+    assertThat(runs.submit(RunMessages.spec(request), request.toByteArray())).isSameAs(first);
+    end(first);
+    assertThat(runs.submit(RunMessages.spec(request), request.toByteArray())).isSameAs(first);
+  }
+
+  @Test
+  void nothingIsLeftOfARequestThatIsRefused() throws IOException {
+    RunCodeRequest request =
+        request("true", true).toBuilder().setGpus(GpuRequest.newBuilder().setCount(5)).build();
+
+    assertThatThrownBy(() -> runs.submit(RunMessages.spec(request), request.toByteArray()))
+        .hasMessage("5 GPUs asked, this server has 1");
+    try (var left = Files.list(folder.resolve("state/runs"))) {
+      assertThat(left).isEmpty();
+    }
+  }
+
+  private void start() {
+    Path state = folder.resolve("state");
+    reservations =
+        Reservations.open(
+            new Reservations.Settings(
+                "gpu01", folder.resolve("locks"), state, "20000-20999", false),
+            gpus);
+    runs =
+        Runs.open(
+            new Runs.Settings(
+                "gpu01",
+                state,
+                Services.none(),
+                List.of(),
+                Duration.ofMillis(300),
+                1 << 20,
+                Duration.ofDays(1),
+                1 << 20,
+                false),
+            reservations,
+            gpus,
+            new ProcessRuntime(id -> Runs.folder(state, id)),
+            RunMessages::spec);
+  }
+
+  private void stop() {
+    runs.close();
+    reservations.close();
+  }
+
+  private Run submit(String script) {
+    Run run = runs.submit(spec(script, true), request(script, true).toByteArray());
+    run.start();
+    return run;
+  }
+
+  private static RunSpec spec(String script, boolean detached) {
+    return RunMessages.spec(request(script, detached));
+  }
+
+  private static RunCodeRequest request(String script, boolean detached) {
+    return RunCodeRequest.newBuilder()
+        .addAllCommand(List.of("sh", "-c", script))
+        .setGpus(GpuRequest.newBuilder().setCount(1))
+        .setWait(WaitTime.newBuilder().setForever(true))
+        .setDetached(detached)
+        .build();
+  }
+
+  private static void awaitPhase(Run run, Phase phase) {
+    await().atMost(PATIENCE).until(() -> run.view().record().phase() == phase);
+  }
+
+  private static Ended end(Run run) {
+    await().atMost(PATIENCE).until(() -> run.cleaned().isDone());
+    return run.view().record().ended().orElseThrow();
+  }
+
+  private String output(Run run) {
+    try (Spool spool = runs.pastOutput(run)) {
+      return spool
+          .read(0, 1000)
+          .map(chunk -> java.nio.charset.StandardCharsets.UTF_8.decode(chunk.data()).toString())
+          .orElse("");
+    }
+  }
+
+  private void touch(Path file) {
+    try {
+      Files.createFile(file);
+    } catch (IOException e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  private void describe(String processes) throws IOException {
+    Path next =
+        Files.writeString(
+            folder.resolve("next.txt"),
+            "gpu GPU-0\n  name Simulated A100\n  memory 81920 0\n" + processes);
+    Files.move(next, folder.resolve("gpus.txt"), StandardCopyOption.ATOMIC_MOVE);
+  }
+}
