@@ -426,9 +426,15 @@ final class Run {
       }
       // Twice only if an earlier daemon was killed before it could start what it made.
       if (!folder.started()) {
-        String mark = parts.runtime().create(launch, new Fetching());
+        // Neither needs the other, and both take their time.
+        Spool.Starting spooling = spool.get().start(parts.outputLimit());
+        String mark;
+        try {
+          mark = parts.runtime().create(launch, new Fetching());
+        } finally {
+          spooling.await();
+        }
         checkStopped();
-        spool.get().start(parts.outputLimit());
         synchronized (this) {
           pull = Optional.empty();
           save(record.at(Phase.LAUNCHING));
