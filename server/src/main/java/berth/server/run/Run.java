@@ -581,6 +581,11 @@ final class Run {
         log.warn("{}: somebody still has its output open; what comes is not kept", record.id());
       }
       output = all.total();
+    } else if (record.phase().isAtLeast(Phase.PREPARING) && !folder.started()) {
+      // An earlier daemon may have started the readers of its pipes.
+      try (Spool left = new Spool(folder, parts.spoolWatch())) {
+        left.abandon();
+      }
     }
     synchronized (this) {
       save(
