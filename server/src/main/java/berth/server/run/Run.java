@@ -255,6 +255,10 @@ final class Run {
         Ended end;
         try {
           hold = reserve();
+          if (hold.isPresent()) {
+            // Early enough, so that a short run need not wait for a sample at its end.
+            unattend = parts.gpus().attend();
+          }
           launch(hold);
           end = awaitEnd();
         } catch (BerthException e) {
@@ -485,9 +489,6 @@ final class Run {
   }
 
   private Ended awaitEnd() throws InterruptedException {
-    if (holdsSomething()) {
-      unattend = parts.gpus().attend();
-    }
     Future<?> peak =
         parts
             .timer()
