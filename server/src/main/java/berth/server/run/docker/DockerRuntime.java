@@ -173,20 +173,24 @@ public final class DockerRuntime implements Runtime {
   }
 
   @Override
-  public String create(Launch launch, Progress progress) throws InterruptedException {
+  public Created create(Launch launch, Progress progress) throws InterruptedException {
     if (!launch.gpus().isEmpty() && gpuAccess == GpuAccess.NONE) {
       throw new BerthException(
           Reason.CONFLICT, "containers cannot get at GPUs: " + gpuAccess.description());
     }
     InspectImageResponse image = image(launch.image().orElseThrow(), progress);
     try {
-      return calling(() -> creation(launch, image).exec().getId());
+      return created(calling(() -> creation(launch, image).exec().getId()));
     } catch (ConflictException e) {
       // An earlier daemon has made it, or was killed while it asked for it.
-      return find(launch.runId()).orElseThrow(() -> startFailed(e)).getId();
+      return created(find(launch.runId()).orElseThrow(() -> startFailed(e)).getId());
     } catch (DockerException e) {
       throw startFailed(e);
     }
+  }
+
+  private static Created created(String id) {
+    return new Created(id, Optional.of(new Running(id, OptionalInt.empty(), true, List.of())));
   }
 
   private CreateContainerCmd creation(Launch launch, InspectImageResponse image) {
