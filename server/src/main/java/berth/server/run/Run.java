@@ -51,6 +51,7 @@ final class Run {
   /**
    * A run at one moment.
    *
+   * @param started its start, also before that is noted if it has printed something
    * @param ahead requests before it, while it is queued
    * @param pull the newest progress, while its image is fetched
    * @param heldBack why its GPUs are not free although it is over
@@ -58,6 +59,7 @@ final class Run {
    */
   record View(
       RunRecord record,
+      Optional<Started> started,
       OptionalInt ahead,
       Optional<Reservation> reservation,
       Optional<Pull> pull,
@@ -80,6 +82,8 @@ final class Run {
   private OptionalLong peakMemory = OptionalLong.empty();
   private Optional<BerthException> failure = Optional.empty();
   private Optional<Spool> spool = Optional.empty();
+  private Optional<Running> starting = Optional.empty();
+  private Optional<Started> seenToRun = Optional.empty();
   private Runnable leaveQueue = () -> {};
   private Runnable unattend = () -> {};
   private boolean ending;
@@ -117,6 +121,7 @@ final class Run {
     boolean over = record.phase().isAtLeast(Phase.ENDED);
     return new View(
         record,
+        record.started().or(() -> seenToRun),
         ahead,
         reservation,
         pull,
@@ -259,6 +264,7 @@ final class Run {
         try {
           hold = reserve();
           if (hold.isPresent()) {
+            // Early enough, so that a short run need not wait for a sample at its end.
             unattend = parts.gpus().attend();
           }
           launch(hold);
@@ -431,7 +437,7 @@ final class Run {
     synchronized (this) {
       spool = Optional.of(new Spool(folder, parts.spoolWatch()));
     }
-    spool.get().listen(this::changed);
+    spool.get().listen(this::grown);
     spool.get().follow();
     if (!record.phase().isAtLeast(Phase.RUNNING)) {
       startProgram(hold);
@@ -459,30 +465,52 @@ final class Run {
     }
     // Twice only if an earlier daemon was killed before it could start what it made.
     if (!folder.started()) {
-      String mark = parts.runtime().create(launch, new Fetching());
+      // Neither needs the other, and both take their time.
+      Spool.Starting spooling = spool.get().start(parts.outputLimit());
+      Runtime.Created created;
+      try {
+        created = parts.runtime().create(launch, new Fetching());
+      } finally {
+        spooling.await();
+      }
       checkStopped();
-      spool.get().start(parts.outputLimit());
       synchronized (this) {
         pull = Optional.empty();
+        starting = created.running();
         save(record.at(Phase.LAUNCHING));
       }
-      hold.ifPresent(held -> held.usedBy(mark));
+      hold.ifPresent(held -> held.usedBy(created.mark()));
     }
     Running running = parts.runtime().start(launch);
     running.pid().ifPresent(pid -> hold.ifPresent(held -> held.livesBy(pid)));
     synchronized (this) {
-      save(
-          record.running(
-              new Started(
-                  running.containerId(),
-                  Instant.now(),
-                  System.nanoTime(),
-                  running.pid(),
-                  running.isolated(),
-                  running.notEnforced(),
-                  launch.limits().time())));
+      save(record.running(started(running, launch.limits().time())));
     }
     changed();
+  }
+
+  // The engine says late that a program runs: what it prints proves it.
+  private void grown() {
+    synchronized (this) {
+      if (seenToRun.isEmpty()
+          && record.phase() == Phase.LAUNCHING
+          && spool.map(Spool::total).orElse(0L) > 0) {
+        seenToRun = starting.map(running -> started(running, Optional.empty()));
+      }
+    }
+    changed();
+  }
+
+  // Call with the lock.
+  private Started started(Running running, Optional<Duration> timeLimit) {
+    return new Started(
+        running.containerId(),
+        seenToRun.map(Started::at).orElseGet(Instant::now),
+        seenToRun.map(Started::nanos).orElseGet(System::nanoTime),
+        running.pid(),
+        running.isolated(),
+        running.notEnforced(),
+        timeLimit);
   }
 
   private final class Fetching implements Runtime.Progress {
@@ -578,6 +606,10 @@ final class Run {
                             : ExitReason.START_FAILED);
     synchronized (this) {
       failure = Optional.of(e);
+      if (record.started().isEmpty() && seenToRun.isPresent()) {
+        // Its caller has been told so.
+        save(record.running(seenToRun.get()));
+      }
     }
     return ended(0, reason, e.getMessage(), Optional.empty());
   }
@@ -594,6 +626,11 @@ final class Run {
         log.warn("{}: somebody still has its output open; what comes is not kept", record.id());
       }
       output = all.total();
+    } else if (record.phase().isAtLeast(Phase.PREPARING) && !folder.started()) {
+      // An earlier daemon may have started the readers of its pipes.
+      try (Spool left = new Spool(folder, parts.spoolWatch())) {
+        left.abandon();
+      }
     }
     synchronized (this) {
       save(

@@ -70,7 +70,7 @@ final class RunReader implements StreamFeed.Source<RunEvent>, AutoCloseable {
       ended = callers && run.spec().detached();
       return event.setAccepted(messages.accepted(run)).build();
     }
-    if (callers && record.ended().isPresent() && record.started().isEmpty()) {
+    if (callers && record.ended().isPresent() && view.started().isEmpty()) {
       throw run.failure()
           .orElseGet(() -> new BerthException(Reason.CONFLICT, record.ended().get().message()));
     }
@@ -88,13 +88,11 @@ final class RunReader implements StreamFeed.Source<RunEvent>, AutoCloseable {
       toldPull = view.pull();
       return event.setPulling(RunMessages.pulling(toldPull.get())).build();
     }
-    if (!toldStarted && record.started().isPresent()) {
+    if (!toldStarted && view.started().isPresent()) {
       toldStarted = true;
-      return event.setStarted(messages.started(record.started().get())).build();
+      return event.setStarted(messages.started(view.started().get())).build();
     }
-    // What a program prints before its start is noted waits for that.
-    Optional<Spool> output =
-        record.started().isPresent() ? output(record.ended()) : Optional.empty();
+    Optional<Spool> output = view.started().isPresent() ? output(record.ended()) : Optional.empty();
     if (output.isPresent()) {
       long end = record.ended().map(Ended::outputBytes).orElse(Long.MAX_VALUE);
       Optional<Spool.Chunk> chunk =

@@ -61,12 +61,20 @@ public interface Runtime extends AutoCloseable {
   }
 
   /**
+   * What is ready to be started.
+   *
+   * @param mark a word that is part of the command of some process for as long as it runs
+   * @param running what {@link #start} will say but for the process, if its call may take longer
+   *     than the program takes to print something
+   */
+  record Created(String mark, Optional<Running> running) {}
+
+  /**
    * Makes ready what is to be started, unless that is there, and fetches its image if it must.
    *
-   * @return a word that is part of the command of some process for as long as it runs
    * @throws BerthException if it cannot be, or is no longer wanted
    */
-  String create(Launch launch, Progress progress) throws InterruptedException;
+  Created create(Launch launch, Progress progress) throws InterruptedException;
 
   /** Starts it, unless it was started before. */
   Running start(Launch launch) throws InterruptedException;

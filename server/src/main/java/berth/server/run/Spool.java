@@ -35,6 +35,8 @@ final class Spool implements AutoCloseable {
   private static final String SCRIPT =
       """
       cd "$1" || exit 1
+      # Whoever waits for the word may be killed.
+      trap '' PIPE
       echo $$ >spool/pid
       for stream in stdout stderr; do
         [ -p io/$stream ] || mkfifo -m 666 io/$stream || exit 1
@@ -102,14 +104,19 @@ final class Spool implements AutoCloseable {
     refresh();
   }
 
+  /** Waits until the pipes are there, and are read. */
+  interface Starting {
+    void await();
+  }
+
   /**
-   * Makes the pipes, and starts what reads them, unless that runs already.
+   * Begins to make the pipes and to start what reads them, unless that runs already.
    *
    * @param limit bytes of each stream that are kept
    */
-  void start(long limit) throws InterruptedException {
+  Starting start(long limit) {
     if (complete() || readersAlive()) {
-      return;
+      return () -> {};
     }
     try {
       Process process =
@@ -124,10 +131,16 @@ final class Spool implements AutoCloseable {
               .redirectInput(ProcessBuilder.Redirect.from(Path.of("/dev/null").toFile()))
               .redirectError(ProcessBuilder.Redirect.DISCARD)
               .start();
-      try (BufferedReader out = process.inputReader()) {
-        if (!"ready".equals(out.readLine())) {
-          throw new IOException("the readers of the output did not start");
-        }
+      return () -> awaitReady(process);
+    } catch (IOException e) {
+      throw unusable(e);
+    }
+  }
+
+  private void awaitReady(Process process) {
+    try (BufferedReader out = process.inputReader()) {
+      if (!"ready".equals(out.readLine())) {
+        throw new IOException("the readers of the output did not start");
       }
     } catch (IOException e) {
       throw unusable(e);

@@ -175,24 +175,24 @@ public final class DockerRuntime implements Runtime {
   }
 
   @Override
-  public String create(Launch launch, Progress progress) throws InterruptedException {
+  public Created create(Launch launch, Progress progress) throws InterruptedException {
     if (!launch.gpus().isEmpty() && gpuAccess == GpuAccess.NONE) {
       throw new BerthException(
           Reason.CONFLICT, "containers cannot get at GPUs: " + gpuAccess.description());
     }
-    Optional<InspectContainerResponse> earlier = find(launch.runId());
-    if (earlier.isPresent()) {
-      return earlier.get().getId();
-    }
     InspectImageResponse image = image(launch.image().orElseThrow(), progress);
     try {
-      return calling(() -> creation(launch, image).exec().getId());
+      return created(calling(() -> creation(launch, image).exec().getId()));
     } catch (ConflictException e) {
-      // An earlier daemon was killed while it asked for the same.
-      return find(launch.runId()).orElseThrow(() -> startFailed(e)).getId();
+      // An earlier daemon has made it, or was killed while it asked for it.
+      return created(find(launch.runId()).orElseThrow(() -> startFailed(e)).getId());
     } catch (DockerException e) {
       throw startFailed(e);
     }
+  }
+
+  private static Created created(String id) {
+    return new Created(id, Optional.of(new Running(id, OptionalInt.empty(), true, List.of())));
   }
 
   private CreateContainerCmd creation(Launch launch, InspectImageResponse image) {
@@ -348,35 +348,35 @@ public final class DockerRuntime implements Runtime {
 
   @Override
   public Running start(Launch launch) throws InterruptedException {
-    InspectContainerResponse container =
-        find(launch.runId())
-            .orElseThrow(
-                () -> new BerthException(Reason.UNAVAILABLE, "somebody has removed its container"));
     if (!launch.folder().started()) {
       try {
-        calling(() -> docker.startContainerCmd(container.getId()).exec());
+        calling(() -> docker.startContainerCmd(name(launch.runId())).exec());
       } catch (NotModifiedException e) {
         // It runs already.
       } catch (DockerException e) {
         // An engine may start a container and fail the call.
         if (!launch.folder().started()) {
+          existing(launch.runId());
           throw startFailed(e);
         }
       }
     }
-    return running(launch.runId(), container.getId());
+    return running(launch.runId());
   }
 
-  private Running running(String runId, String containerId) throws InterruptedException {
-    InspectContainerResponse now =
-        find(runId)
-            .orElseThrow(
-                () -> new BerthException(Reason.UNAVAILABLE, "somebody has removed its container"));
+  private InspectContainerResponse existing(String runId) throws InterruptedException {
+    return find(runId)
+        .orElseThrow(
+            () -> new BerthException(Reason.UNAVAILABLE, "somebody has removed its container"));
+  }
+
+  private Running running(String runId) throws InterruptedException {
+    InspectContainerResponse now = existing(runId);
     Long pid = now.getState().getPidLong();
     OptionalInt process =
         pid == null || pid == 0 ? OptionalInt.empty() : OptionalInt.of(pid.intValue());
     process.ifPresent(id -> MemoryPeak.fileOf(id).ifPresent(file -> peakFiles.put(runId, file)));
-    return new Running(containerId, process, true, List.of());
+    return new Running(now.getId(), process, true, List.of());
   }
 
   @Override

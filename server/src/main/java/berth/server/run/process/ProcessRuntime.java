@@ -97,7 +97,7 @@ public final class ProcessRuntime implements Runtime {
   }
 
   @Override
-  public String create(Launch launch, Progress progress) {
+  public Created create(Launch launch, Progress progress) {
     RunFolder folder = launch.folder();
     try {
       // The shell that opens the pipes is this user's; the program gets into its own folder only.
@@ -110,7 +110,7 @@ public final class ProcessRuntime implements Runtime {
     } catch (IOException e) {
       throw new BerthException(Reason.UNAVAILABLE, "cannot prepare " + folder.path(), e);
     }
-    return launch.runId();
+    return new Created(launch.runId(), Optional.empty());
   }
 
   @Override
