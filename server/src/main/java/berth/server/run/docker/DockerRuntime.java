@@ -183,8 +183,9 @@ public final class DockerRuntime implements Runtime {
       return earlier.get().getId();
     }
     InspectImageResponse image = image(launch.image().orElseThrow(), progress);
+    CreateContainerCmd creation = creation(launch, image);
     try {
-      return calling(() -> creation(launch, image).exec().getId());
+      return calling(() -> creation.exec().getId());
     } catch (ConflictException e) {
       // An earlier daemon was killed while it asked for the same.
       return find(launch.runId()).orElseThrow(() -> startFailed(e)).getId();
@@ -217,17 +218,15 @@ public final class DockerRuntime implements Runtime {
             .withCmd(List.of())
             .withEnv(env.entrySet().stream().map(e -> e.getKey() + "=" + e.getValue()).toList())
             .withWorkingDir(launch.workingDir())
-            .withHostName(hostName(launch))
             .withAttachStdout(false)
             .withAttachStderr(false)
             .withHostConfig(host);
+    // The host's network brings the host's name.
+    if (launch.network() != RunSpec.Network.HOST) {
+      creation.withHostName(launch.runId());
+    }
     launch.user().ifPresent(user -> creation.withUser(user.uid() + ":" + user.gid()));
     return creation;
-  }
-
-  // The host's network brings the host's name.
-  private static String hostName(Launch launch) {
-    return launch.network() == RunSpec.Network.HOST ? null : launch.runId();
   }
 
   private HostConfig hostConfig(Launch launch) {
