@@ -435,7 +435,7 @@ class DockerRunsTest {
   @Test
   void mountsNothingElse() throws Exception {
     Path link = Files.createSymbolicLink(scratch.resolve("link"), Path.of("/etc"));
-    String allowed = ", the administrator allows " + data + ":ro, " + scratch;
+    String allowed = ", the administrator allows " + data + " (read only), " + scratch;
 
     assertThat(denied(mount(Path.of("/etc"), "/x", true)))
         .isEqualTo("mount of /etc asked" + allowed);
@@ -592,7 +592,7 @@ class DockerRunsTest {
     assertThat(second.await(EventCase.QUEUED).getQueued().getAhead()).isEqualTo(1);
     BerthException late = second.failed();
     assertThat(late.reason()).isEqualTo(Reason.TIMED_OUT);
-    assertThat(late.getMessage()).contains("not free within 1.0 s");
+    assertThat(late.getMessage()).startsWith("1 GPU (0) asked, not granted within 1.0 s;");
     server.reservations().release(reserved.getReservationId(), RunServer.TIMEOUT);
     assertThat(first.exited().getExitCode()).isZero();
     assertThat(first.kinds())
