@@ -437,13 +437,20 @@ final class Run {
       }
       Running running = parts.runtime().start(launch);
       running.pid().ifPresent(pid -> hold.ifPresent(held -> held.livesBy(pid)));
+      // The program may have ended by now, and its file may tell any time.
+      Instant now = Instant.now();
+      Instant at =
+          folder
+              .startedAt()
+              .filter(time -> time.isAfter(record.accepted()) && time.isBefore(now))
+              .orElse(now);
       synchronized (this) {
         save(
             record.running(
                 new Started(
                     running.containerId(),
-                    Instant.now(),
-                    System.nanoTime(),
+                    at,
+                    System.nanoTime() - Duration.between(at, now).toNanos(),
                     running.pid(),
                     running.isolated(),
                     running.notEnforced())));
