@@ -28,6 +28,7 @@ import org.junit.jupiter.api.io.TempDir;
 @ExtendWith(Engine.Shared.class)
 class ImagesTest {
   @TempDir private static Path folder;
+  @TempDir private static Path registryFolder;
   private static Engine engine;
   private static RunServer server;
   private static Registry registry;
@@ -35,7 +36,7 @@ class ImagesTest {
   @BeforeAll
   static void start(Engine shared) throws IOException {
     engine = shared;
-    registry = new Registry(engine, folder);
+    registry = new Registry(engine, registryFolder);
     server =
         new RunServer(
             folder,

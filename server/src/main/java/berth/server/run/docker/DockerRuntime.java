@@ -43,7 +43,6 @@ import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
 import java.util.function.Supplier;
 import org.slf4j.Logger;
@@ -66,6 +65,7 @@ public final class DockerRuntime implements Runtime {
   private static final int MOST_CONNECTIONS = 2000;
   private static final Duration CONNECTING = Duration.ofSeconds(5);
   private static final Duration OUTAGE = Duration.ofSeconds(60);
+  private static final Duration ASK_AGAIN = Duration.ofMillis(100);
   private static final Duration RETRY = Duration.ofMillis(250);
 
   /**
@@ -328,7 +328,7 @@ public final class DockerRuntime implements Runtime {
     boolean exact = name.contains("@") || name.lastIndexOf(':') > name.lastIndexOf('/');
     try (ImagePull pull = new ImagePull(name, progress::pulling)) {
       docker.pullImageCmd(exact ? name : name + ":latest").exec(pull);
-      while (!pull.awaitCompletion(100, TimeUnit.MILLISECONDS)) {
+      while (!pull.awaitEnd(ASK_AGAIN)) {
         if (!progress.wanted()) {
           throw new BerthException(Reason.CANCELLED, "the fetching of " + name + " was cancelled");
         }
