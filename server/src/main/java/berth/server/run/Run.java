@@ -564,10 +564,12 @@ final class Run {
                         : e.reason() == Reason.UNAVAILABLE
                             ? ExitReason.SERVER_LOST
                             : ExitReason.START_FAILED);
+    // Whatever failed then, who stopped it is what its caller wants to know.
+    BerthException told = record.stop().isPresent() ? stopped() : e;
     synchronized (this) {
-      failure = Optional.of(e);
+      failure = Optional.of(told);
     }
-    return ended(0, reason, e.getMessage(), Optional.empty());
+    return ended(0, reason, told.getMessage(), Optional.empty());
   }
 
   /** Notes the end, when all of the output is there. */
