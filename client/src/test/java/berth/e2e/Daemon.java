@@ -9,6 +9,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
@@ -47,9 +48,16 @@ final class Daemon implements AutoCloseable {
    * unless {@code args} say otherwise, its locks and state are in {@code folder}.
    */
   static Daemon start(Path folder, String name, String... args) {
-    List<String> command =
-        new ArrayList<>(List.of(Installed.command(name), "--listen", "127.0.0.1:0"));
+    return start(folder, Map.of(), name, args);
+  }
+
+  /** The same with variables. */
+  static Daemon start(Path folder, Map<String, String> variables, String name, String... args) {
+    List<String> command = new ArrayList<>(List.of(Installed.command(name)));
     command.addAll(List.of(args));
+    if (!command.contains("--listen")) {
+      command.addAll(List.of("--listen", "127.0.0.1:0"));
+    }
     try {
       if (name.equals("berthd") && !command.contains("--lock-dir")) {
         // Not the machine's own: a test must not meet the GPUs of others.
@@ -60,6 +68,7 @@ final class Daemon implements AutoCloseable {
       Path log = Files.createTempFile(folder, name, ".log");
       ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
       builder.environment().put("BERTH_JAVA_OPTS", "-Djava.io.tmpdir=" + folder);
+      builder.environment().putAll(variables);
       return new Daemon(builder.redirectOutput(log.toFile()).start(), log);
     } catch (IOException e) {
       throw new UncheckedIOException(e);

@@ -501,12 +501,18 @@ final class Run {
     changed();
   }
 
-  // Call with the lock.
   private Started started(Running running, Optional<Duration> timeLimit) {
+    // The program may have ended by now, and its file may tell any time.
+    Instant now = Instant.now();
+    Instant at =
+        folder
+            .startedAt()
+            .filter(time -> time.isAfter(record.accepted()) && time.isBefore(now))
+            .orElse(now);
     return new Started(
         running.containerId(),
-        seenToRun.map(Started::at).orElseGet(Instant::now),
-        seenToRun.map(Started::nanos).orElseGet(System::nanoTime),
+        at,
+        System.nanoTime() - Duration.between(at, now).toNanos(),
         running.pid(),
         running.isolated(),
         running.notEnforced(),
@@ -604,14 +610,16 @@ final class Run {
                         : e.reason() == Reason.UNAVAILABLE
                             ? ExitReason.SERVER_LOST
                             : ExitReason.START_FAILED);
+    // Whatever failed then, who stopped it is what its caller wants to know.
+    BerthException told = record.stop().isPresent() ? stopped() : e;
     synchronized (this) {
-      failure = Optional.of(e);
+      failure = Optional.of(told);
       if (record.started().isEmpty() && seenToRun.isPresent()) {
         // Its caller has been told so.
         save(record.running(seenToRun.get()));
       }
     }
-    return ended(0, reason, e.getMessage(), Optional.empty());
+    return ended(0, reason, told.getMessage(), Optional.empty());
   }
 
   /** Notes the end, when all of the output is there. */

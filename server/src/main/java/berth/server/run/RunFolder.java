@@ -5,6 +5,8 @@ import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.time.Instant;
+import java.util.Optional;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -45,6 +47,15 @@ public record RunFolder(Path path) {
   /** Exists once the program has been started, whatever else is known. */
   public boolean started() {
     return Files.exists(mark().resolve("once"));
+  }
+
+  /** When the program was started, if that is known. */
+  Optional<Instant> startedAt() {
+    try {
+      return Optional.of(Files.getLastModifiedTime(mark().resolve("once")).toInstant());
+    } catch (IOException e) {
+      return Optional.empty();
+    }
   }
 
   /** Deletes what only the running program needs. */

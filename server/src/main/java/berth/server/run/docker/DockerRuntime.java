@@ -43,7 +43,6 @@ import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
 import java.util.function.Supplier;
 import org.slf4j.Logger;
@@ -68,6 +67,7 @@ public final class DockerRuntime implements Runtime {
   // How programs end that an engine stops: by SIGTERM, or by SIGKILL.
   private static final List<Integer> STOPPED = List.of(128 + 15, 128 + 9);
   private static final Duration OUTAGE = Duration.ofSeconds(60);
+  private static final Duration ASK_AGAIN = Duration.ofMillis(100);
   private static final Duration RETRY = Duration.ofMillis(250);
 
   /**
@@ -181,8 +181,9 @@ public final class DockerRuntime implements Runtime {
           Reason.CONFLICT, "containers cannot get at GPUs: " + gpuAccess.description());
     }
     InspectImageResponse image = image(launch.image().orElseThrow(), progress);
+    CreateContainerCmd creation = creation(launch, image);
     try {
-      return created(calling(() -> creation(launch, image).exec().getId()));
+      return created(calling(() -> creation.exec().getId()));
     } catch (ConflictException e) {
       // An earlier daemon has made it, or was killed while it asked for it.
       return created(find(launch.runId()).orElseThrow(() -> startFailed(e)).getId());
@@ -331,7 +332,7 @@ public final class DockerRuntime implements Runtime {
     boolean exact = name.contains("@") || name.lastIndexOf(':') > name.lastIndexOf('/');
     try (ImagePull pull = new ImagePull(name, progress::pulling)) {
       docker.pullImageCmd(exact ? name : name + ":latest").exec(pull);
-      while (!pull.awaitCompletion(100, TimeUnit.MILLISECONDS)) {
+      while (!pull.awaitEnd(ASK_AGAIN)) {
         if (!progress.wanted()) {
           throw new BerthException(Reason.CANCELLED, "the fetching of " + name + " was cancelled");
         }

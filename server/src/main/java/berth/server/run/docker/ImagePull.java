@@ -4,11 +4,14 @@ import berth.server.run.Runtime.Pull;
 import com.github.dockerjava.api.async.ResultCallbackTemplate;
 import com.github.dockerjava.api.model.PullResponseItem;
 import com.github.dockerjava.api.model.ResponseItem;
+import java.time.Duration;
 import java.util.HashMap;
 import java.util.LinkedHashSet;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
 /** Adds up what the engine tells of the layers of an image while it fetches them. */
@@ -19,6 +22,7 @@ final class ImagePull extends ResultCallbackTemplate<ImagePull, PullResponseItem
   private final Set<String> done = new LinkedHashSet<>();
   private final Map<String, Long> received = new HashMap<>();
   private final Map<String, Long> sizes = new HashMap<>();
+  private final CountDownLatch over = new CountDownLatch(1);
   private Optional<String> failure = Optional.empty();
 
   ImagePull(String image, Consumer<Pull> progress) {
@@ -29,6 +33,30 @@ final class ImagePull extends ResultCallbackTemplate<ImagePull, PullResponseItem
   /** What the engine said went wrong. */
   synchronized Optional<String> failure() {
     return failure;
+  }
+
+  /**
+   * Waits for the end; false if the time was not enough. The library's own wait would break the
+   * fetching off then.
+   */
+  boolean awaitEnd(Duration atMost) throws InterruptedException {
+    if (!over.await(atMost.toNanos(), TimeUnit.NANOSECONDS)) {
+      return false;
+    }
+    awaitCompletion();
+    return true;
+  }
+
+  @Override
+  public void onComplete() {
+    super.onComplete();
+    over.countDown();
+  }
+
+  @Override
+  public void onError(Throwable why) {
+    super.onError(why);
+    over.countDown();
   }
 
   @Override
