@@ -197,11 +197,6 @@ final class HeldReservation {
     return !holds.isEmpty();
   }
 
-  /** Whether nothing but its runs keeps it. */
-  boolean livesByRunsAlone() {
-    return ofRun || ending;
-  }
-
   void listen(ReservationListener caller) {
     listener = Optional.of(caller);
   }
@@ -278,7 +273,7 @@ final class HeldReservation {
       return false;
     }
     reservation = reservation.usedBy(holds.keySet());
-    boolean last = holds.isEmpty() && livesByRunsAlone();
+    boolean last = holds.isEmpty() && (ofRun || ending);
     if (!last) {
       // Of the last one the keeper goes after the locks.
       if (holds.isEmpty() && own.isEmpty()) {

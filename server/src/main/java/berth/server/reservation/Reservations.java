@@ -208,7 +208,7 @@ public final class Reservations implements AutoCloseable {
   synchronized void unhold(String id, String runId) {
     HeldReservation reservation = held.get(id);
     if (reservation != null && reservation.unhold(runId)) {
-      end(id, "its run has ended");
+      free(reservation, "its run has ended");
     }
   }
 
@@ -293,8 +293,7 @@ public final class Reservations implements AutoCloseable {
       String id = reservation.reservation().id();
       line.served(pending, id);
       if (pending.gone()) {
-        held.remove(id).free(protocol);
-        log.info("{} has ended: its caller has gone", id);
+        free(reservation, "its caller has gone");
         return;
       }
       reservation.listen(pending.listener());
@@ -424,11 +423,17 @@ public final class Reservations implements AutoCloseable {
     if (reservation == null) {
       return;
     }
-    if (reservation.held() && !reservation.livesByRunsAlone()) {
+    if (reservation.held()) {
       log.info("{} has ended: {}; runs still use it", id, why);
       reservation.endWithRuns();
-      return;
+    } else {
+      free(reservation, why);
     }
+  }
+
+  // Call with the lock.
+  private void free(HeldReservation reservation, String why) {
+    String id = reservation.reservation().id();
     held.remove(id);
     reservation.free(protocol);
     log.info("{} has ended: {}", id, why);

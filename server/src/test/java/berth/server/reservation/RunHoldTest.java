@@ -75,6 +75,23 @@ class RunHoldTest {
   }
 
   @Test
+  void aLeaseThatIsOverFreesNothingThatARunUses() throws Exception {
+    Reservation granted = asking(new Lifetime.Lasting(Duration.ofMillis(300))).get();
+    CompletableFuture<Void> told = new CompletableFuture<>();
+    RunHold hold = daemon.hold(granted.id(), "run-a", () -> told.complete(null));
+
+    told.get(5, TimeUnit.SECONDS);
+    // The lease and its keeper end at about the same time, each on its own.
+    await()
+        .during(Duration.ofMillis(500))
+        .atMost(Duration.ofSeconds(5))
+        .until(() -> !Fasteners.isFree(box.lock(0)));
+
+    hold.release();
+    assertThat(Fasteners.isFree(box.lock(0))).isTrue();
+  }
+
+  @Test
   void aReservationGoesOnAfterTheRunsInIt() {
     Reservation granted = asking(new Lifetime.Lasting(Duration.ofMinutes(1))).get();
     daemon.hold(granted.id(), "run-a", () -> {}).release();
