@@ -258,8 +258,10 @@ final class Run {
           launch(hold);
           end = awaitEnd();
         } catch (BerthException e) {
+          checkGoingOn();
           end = failed(e);
         } catch (RuntimeException e) {
+          checkGoingOn();
           log.error("{} failed unexpectedly", record.id(), e);
           end = failed(new BerthException(Reason.INTERNAL, "the server failed unexpectedly", e));
         }
@@ -274,6 +276,13 @@ final class Run {
       }
     } finally {
       unattend.run();
+    }
+  }
+
+  // What fails because the daemon stops is not the run's failure.
+  private void checkGoingOn() throws InterruptedException {
+    if (parts.closed()) {
+      throw new InterruptedException();
     }
   }
 
