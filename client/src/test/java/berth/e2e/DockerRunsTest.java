@@ -163,8 +163,11 @@ class DockerRunsTest {
   @Test
   void tellsOfItsGpusAndPortsAndWhatTheyCost() {
     Heard heard =
-        server.run(shell("echo $BERTH_PORTS $BERTH_SERVER $A").setGpus(gpus(0, 1)).setPortCount(2)
-            .putEnv("A", "b c"));
+        server.run(
+            shell("echo $BERTH_PORTS $BERTH_SERVER $A")
+                .setGpus(gpus(0, 1))
+                .setPortCount(2)
+                .putEnv("A", "b c"));
 
     RunExited exited = heard.exited();
     Reservation reserved = heard.await(EventCase.RESERVED).getReserved();
@@ -181,8 +184,10 @@ class DockerRunsTest {
         server.run(
             command("a b", "c")
                 .setImage(Engine.IMAGE)
-                .setSource(source("-odd name.sh", "echo $0/$1/$2 $-").addInterpreter("sh")
-                    .addInterpreter("-u")));
+                .setSource(
+                    source("-odd name.sh", "echo $0/$1/$2 $-")
+                        .addInterpreter("sh")
+                        .addInterpreter("-u")));
 
     assertThat(heard.exited().getExitCode()).isZero();
     assertThat(heard.outText()).startsWith("./-odd name.sh/a b/c ").contains("u");
@@ -237,10 +242,7 @@ class DockerRunsTest {
     server
         .runs()
         .downloadFiles(
-            DownloadFilesRequest.newBuilder()
-                .setRunId(runId)
-                .addAllPaths(List.of(paths))
-                .build(),
+            DownloadFilesRequest.newBuilder().setRunId(runId).addAllPaths(List.of(paths)).build(),
             tar);
     Path fetched = Files.createTempDirectory(folder, "fetched");
     TarUnpacker.unpack(new ByteArrayInputStream(tar.toByteArray()), fetched, name -> name);
@@ -286,10 +288,7 @@ class DockerRunsTest {
                     + " {{.HostConfig.SecurityOpt}} {{.HostConfig.Init}}"
                     + " {{.HostConfig.NetworkMode}} {{.Config.Tty}}"))
         .isEqualTo("false [ALL] [] [no-new-privileges] true bridge false");
-    assertThat(
-            engine.inspect(
-                id,
-                "{{range $k, $v := .Config.Labels}}{{$k}}={{$v}}\n{{end}}"))
+    assertThat(engine.inspect(id, "{{range $k, $v := .Config.Labels}}{{$k}}={{$v}}\n{{end}}"))
         .isEqualTo(
             "berth.gpus=3\nberth.owner=ann@laptop\nberth.run="
                 + heard.runId()
@@ -481,8 +480,7 @@ class DockerRunsTest {
   void aRunInAReservationLeavesIt() {
     Reservation reserved = server.reserve(reservation(600, 1, 2));
 
-    Heard heard =
-        server.run(shell("echo $NV_GPU").setReservationId(reserved.getReservationId()));
+    Heard heard = server.run(shell("echo $NV_GPU").setReservationId(reserved.getReservationId()));
 
     assertThat(heard.exited().getExitCode()).isZero();
     assertThat(heard.outText()).isEqualTo("1,2\n");

@@ -144,10 +144,11 @@ final class Heard implements Consumer<RunEvent> {
 
   /** Waits for the end of the call, and returns how the run ended. */
   RunExited exited() {
-    join().ifPresent(
-        failure -> {
-          throw new AssertionError("the call failed; " + this, failure);
-        });
+    join()
+        .ifPresent(
+            failure -> {
+              throw new AssertionError("the call failed; " + this, failure);
+            });
     return all(EventCase.EXITED).get(0).getExited();
   }
 

@@ -77,8 +77,7 @@ class ImagesTest {
     registry.open();
     assertThat(heard.exited().getExitCode()).isZero();
     assertThat(heard.outText()).isEqualTo("hello\n");
-    List<Pulling> told =
-        heard.all(EventCase.PULLING).stream().map(RunEvent::getPulling).toList();
+    List<Pulling> told = heard.all(EventCase.PULLING).stream().map(RunEvent::getPulling).toList();
     Pulling last = told.get(told.size() - 1);
     assertThat(last.getLayersDone()).isEqualTo(2);
     assertThat(last.getBytes()).isGreaterThan(4 << 20).isEqualTo(last.getBytesDone());
@@ -110,9 +109,7 @@ class ImagesTest {
     assertThat(failure.reason()).isEqualTo(Reason.NOT_FOUND);
     assertThat(failure.getMessage())
         .startsWith(
-            "image "
-                + Registry.image("nobody")
-                + " is not on this server and cannot be fetched: ")
+            "image " + Registry.image("nobody") + " is not on this server and cannot be fetched: ")
         .doesNotContain("\n");
     assertThat(server.attach(heard.runId(), 0).exited().getReason())
         .isEqualTo(ExitReason.EXIT_REASON_IMAGE_NOT_FOUND);

@@ -186,8 +186,7 @@ final class RunServer implements AutoCloseable {
   }
 
   private void kill(String runId) {
-    runs.cancelRun(
-        CancelRunRequest.newBuilder().setRunId(runId).setForce(true).build(), TIMEOUT);
+    runs.cancelRun(CancelRunRequest.newBuilder().setRunId(runId).setForce(true).build(), TIMEOUT);
     attach(runId, 0).exited();
   }
 
