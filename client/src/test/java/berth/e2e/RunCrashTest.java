@@ -299,6 +299,7 @@ class RunCrashTest {
 
   private static void assertAllHeard(Heard heard) {
     RunExited exited = heard.exited();
+    assertThat(exited.getMessage()).isEmpty();
     assertThat(exited.getReason()).isEqualTo(ExitReason.EXIT_REASON_FINISHED);
     assertThat(exited.getExitCode()).isZero();
     assertThat(exited.getOutputBytes()).isEqualTo(COUNTING.bytes());
