@@ -79,6 +79,10 @@ final class Daemon implements AutoCloseable {
     return address;
   }
 
+  boolean alive() {
+    return process.isAlive();
+  }
+
   long pid() {
     return process.pid();
   }

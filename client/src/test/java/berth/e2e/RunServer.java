@@ -41,8 +41,9 @@ final class RunServer implements AutoCloseable {
   private final Path folder;
   private final Map<String, String> environment;
   private final List<String> options;
-  private final RunClient runs;
-  private final ReservationClient reservations;
+  private final List<AutoCloseable> clients = new ArrayList<>();
+  private RunClient runs;
+  private ReservationClient reservations;
   private Daemon daemon;
 
   /**
@@ -63,9 +64,6 @@ final class RunServer implements AutoCloseable {
     this.options = new ArrayList<>(List.of("--listen", "127.0.0.1:" + port));
     this.options.addAll(Arrays.asList(options));
     start();
-    Address address = Address.parse(daemon.address(), 0);
-    runs = RunClient.of(address);
-    reservations = ReservationClient.of(address);
   }
 
   // Not one that the kernel gives to those who connect, while the daemon is not there.
@@ -80,8 +78,14 @@ final class RunServer implements AutoCloseable {
     }
   }
 
+  /** Starts it again, for new clients too: those of the killed one only come back in time. */
   void start() {
     daemon = Daemon.start(folder, environment, "berthd", options.toArray(String[]::new));
+    Address address = Address.parse(daemon.address(), 0);
+    runs = RunClient.of(address);
+    reservations = ReservationClient.of(address);
+    clients.add(runs);
+    clients.add(reservations);
   }
 
   void kill() throws InterruptedException {
@@ -110,14 +114,16 @@ final class RunServer implements AutoCloseable {
 
   /** Runs code, and goes on to listen over restarts of the server. */
   Heard run(RunCodeRequest.Builder request) {
-    return Heard.from(0, heard -> new FollowedRun(runs, heard).run(request.build()));
+    RunClient client = runs;
+    return Heard.from(0, heard -> new FollowedRun(client, heard).run(request.build()));
   }
 
   /** Attaches, as {@link #run} does. */
   Heard attach(String runId, long offset) {
     AttachRunRequest request =
         AttachRunRequest.newBuilder().setRunId(runId).setFromOffset(offset).build();
-    return Heard.from(offset, heard -> new FollowedRun(runs, heard).attach(request));
+    RunClient client = runs;
+    return Heard.from(offset, heard -> new FollowedRun(client, heard).attach(request));
   }
 
   Reservation reserve(ReserveRequest request) {
@@ -212,11 +218,12 @@ final class RunServer implements AutoCloseable {
   /** Stops it, and checks that it leaves no process. */
   @Override
   public void close() {
-    runs.close();
-    reservations.close();
     try {
+      for (AutoCloseable client : clients) {
+        client.close();
+      }
       daemon.stop();
-    } catch (InterruptedException e) {
+    } catch (Exception e) {
       throw new AssertionError(e);
     } finally {
       daemon.close();

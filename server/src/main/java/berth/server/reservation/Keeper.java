@@ -7,6 +7,7 @@ import com.sun.jna.Memory;
 import com.sun.jna.NativeLong;
 import com.sun.jna.StringArray;
 import com.sun.jna.ptr.IntByReference;
+import java.io.File;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -22,6 +23,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.stream.Stream;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -35,6 +37,8 @@ import org.slf4j.LoggerFactory;
  */
 record Keeper(int pid, long started) {
   private static final Logger log = LoggerFactory.getLogger(Keeper.class);
+
+  private static final int OPENED_MEANWHILE = 64;
 
   // How late the end of a process is noticed, in seconds.
   private static final String LOOK_EVERY = "0.02";
@@ -296,6 +300,14 @@ record Keeper(int pid, long started) {
       for (int fd = 1; fd <= 2; fd++) {
         c.posix_spawn_file_actions_addopen(actions, fd, "/dev/null", LibC.O_RDWR, 0);
       }
+      // The JVM does not mark its sockets to be closed. A keeper that had them would keep the
+      // daemon's port and connections too.
+      int last = highestDescriptor() + OPENED_MEANWHILE;
+      for (int fd = 3; fd <= last; fd++) {
+        if (!descriptors.contains(fd)) {
+          c.posix_spawn_file_actions_addclose(actions, fd);
+        }
+      }
       for (int descriptor : descriptors) {
         // Onto itself: that clears the mark which closes all others.
         c.posix_spawn_file_actions_adddup2(actions, descriptor, descriptor);
@@ -326,6 +338,14 @@ record Keeper(int pid, long started) {
       c.posix_spawnattr_destroy(attributes);
     }
     return new Keeper(pid.getValue(), startOf(pid.getValue()).orElse(0));
+  }
+
+  private static int highestDescriptor() {
+    String[] open = new File("/proc/self/fd").list();
+    return Stream.of(open == null ? new String[0] : open)
+        .mapToInt(Integer::parseInt)
+        .max()
+        .orElse(2);
   }
 
   private static String program(String name) {

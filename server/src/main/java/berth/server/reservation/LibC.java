@@ -103,6 +103,8 @@ interface LibC extends Library {
 
   int posix_spawn_file_actions_init(Pointer fileActions);
 
+  int posix_spawn_file_actions_addclose(Pointer actions, int descriptor);
+
   int posix_spawn_file_actions_adddup2(Pointer fileActions, int fd, int newFd);
 
   int posix_spawn_file_actions_addopen(

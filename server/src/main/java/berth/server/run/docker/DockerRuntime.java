@@ -30,6 +30,7 @@ import com.github.dockerjava.core.DefaultDockerClientConfig;
 import com.github.dockerjava.core.DockerClientImpl;
 import com.github.dockerjava.zerodep.ZerodepDockerHttpClient;
 import java.io.IOException;
+import java.net.ConnectException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
@@ -63,6 +64,7 @@ public final class DockerRuntime implements Runtime {
 
   private static final long MOST_PROCESSES = 16384;
   private static final int MOST_CONNECTIONS = 2000;
+  private static final int MOST_BROKEN = 20;
   private static final Duration CONNECTING = Duration.ofSeconds(5);
   // How programs end that an engine stops: by SIGTERM, or by SIGKILL.
   private static final List<Integer> STOPPED = List.of(128 + 15, 128 + 9);
@@ -165,7 +167,7 @@ public final class DockerRuntime implements Runtime {
       throw new BerthException(Reason.UNAVAILABLE, info.engine());
     }
     try {
-      docker.pingCmd().exec();
+      answered(() -> docker.pingCmd().exec());
     } catch (RuntimeException e) {
       throw unreachable(e);
     }
@@ -424,7 +426,7 @@ public final class DockerRuntime implements Runtime {
   @Override
   public void signal(String runId, String signal) {
     try {
-      docker.killContainerCmd(name(runId)).withSignal("SIG" + signal).exec();
+      answered(() -> docker.killContainerCmd(name(runId)).withSignal("SIG" + signal).exec());
     } catch (NotFoundException | ConflictException e) {
       // It has ended.
     }
@@ -516,6 +518,21 @@ public final class DockerRuntime implements Runtime {
     }
   }
 
+  // Connections that were kept from before a restart of the engine break when they are used.
+  private static <T> T answered(Supplier<T> call) {
+    for (int broken = 0; ; broken++) {
+      try {
+        return call.get();
+      } catch (DockerException e) {
+        throw e;
+      } catch (RuntimeException e) {
+        if (broken == MOST_BROKEN || rootOf(e) instanceof ConnectException) {
+          throw e;
+        }
+      }
+    }
+  }
+
   // What the engine answers is a DockerException; anything else means that it did not answer, which
   // a restart of it explains.
   private <T> T calling(Supplier<T> call) throws InterruptedException {
@@ -564,11 +581,7 @@ public final class DockerRuntime implements Runtime {
 
   // The engine's answers are JSON with one sentence in it.
   private static String text(Exception e) {
-    Throwable root = e;
-    while (root.getCause() != null) {
-      root = root.getCause();
-    }
-    String message = String.valueOf(root.getMessage()).trim();
+    String message = String.valueOf(rootOf(e).getMessage()).trim();
     int from = message.indexOf("{\"message\":\"");
     if (from >= 0) {
       String rest = message.substring(from + "{\"message\":\"".length());
@@ -576,5 +589,13 @@ public final class DockerRuntime implements Runtime {
       message = to < 0 ? rest : rest.substring(0, to);
     }
     return message.replace("\\\"", "\"").replace("\\n", " ").replaceAll("\\s+", " ");
+  }
+
+  private static Throwable rootOf(Exception e) {
+    Throwable root = e;
+    while (root.getCause() != null) {
+      root = root.getCause();
+    }
+    return root;
   }
 }
