@@ -267,8 +267,10 @@ final class Run {
           launch(hold);
           end = awaitEnd();
         } catch (BerthException e) {
+          leaveIfClosed(e);
           end = failed(e);
         } catch (RuntimeException e) {
+          leaveIfClosed(e);
           log.error("{} failed unexpectedly", record.id(), e);
           end = failed(new BerthException(Reason.INTERNAL, "the server failed unexpectedly", e));
         }
@@ -283,6 +285,13 @@ final class Run {
       }
     } finally {
       unattend.run();
+    }
+  }
+
+  // What fails because the daemon stops is no failure of the run: the next daemon goes on with it.
+  private void leaveIfClosed(RuntimeException e) {
+    if (parts.closed()) {
+      throw e;
     }
   }
 
