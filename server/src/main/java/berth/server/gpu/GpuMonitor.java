@@ -28,7 +28,7 @@ public final class GpuMonitor implements AutoCloseable {
 
   // A native call cannot be interrupted, so the wait for errors is cut into pieces that a stop can
   // wait for.
-  private static final Duration LONGEST_WAIT = Duration.ofMillis(50);
+  private static final Duration LONGEST_WAIT = Duration.ofMillis(500);
   private static final Duration STOP_GRACE = Duration.ofSeconds(2);
 
   // While somebody may soon ask for a sample at once.
@@ -122,8 +122,8 @@ public final class GpuMonitor implements AutoCloseable {
   }
 
   /**
-   * Answers {@link #awaitSampleSince} within 10 ms from now on, until the result is run; else it
-   * takes up to 50 ms.
+   * Answers {@link #awaitSampleSince} within milliseconds from now on, until the result is run;
+   * else it takes up to half a second.
    */
   public Runnable attend() {
     attention.incrementAndGet();
