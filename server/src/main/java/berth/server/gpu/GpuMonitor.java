@@ -28,7 +28,7 @@ public final class GpuMonitor implements AutoCloseable {
 
   // A native call cannot be interrupted, so the wait for errors is cut into pieces that a stop can
   // wait for.
-  private static final Duration LONGEST_WAIT = Duration.ofMillis(500);
+  private static final Duration LONGEST_WAIT = Duration.ofMillis(50);
   private static final Duration STOP_GRACE = Duration.ofSeconds(2);
 
   // While somebody may soon ask for a sample at once.
@@ -123,11 +123,16 @@ public final class GpuMonitor implements AutoCloseable {
 
   /**
    * Answers {@link #awaitSampleSince} within milliseconds from now on, until the result is run;
-   * else it takes up to half a second.
+   * else it takes up to 50 ms.
    */
   public Runnable attend() {
     attention.incrementAndGet();
     return attention::decrementAndGet;
+  }
+
+  /** Takes a sample as soon as possible, for somebody who will soon wait for it. */
+  public void wantSample() {
+    sampleWanted = true;
   }
 
   /**

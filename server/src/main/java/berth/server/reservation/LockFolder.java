@@ -2,12 +2,14 @@ package berth.server.reservation;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.OptionalInt;
+import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -99,9 +101,31 @@ final class LockFolder {
    * against.
    */
   static Optional<LockFile> relock(Path path) {
+    Optional<LockFile> made = makeLocked(path);
+    if (made.isPresent()) {
+      return made;
+    }
     LockFile file = LockFile.open(path);
     if (file.tryLock()) {
       return Optional.of(file);
+    }
+    file.close();
+    return Optional.empty();
+  }
+
+  // Locked before it has its name, so that nobody comes in between. Empty if there is one already.
+  private static Optional<LockFile> makeLocked(Path path) {
+    Path unnamed = path.resolveSibling(".berth-" + UUID.randomUUID());
+    LockFile file = LockFile.open(unnamed);
+    try {
+      if (file.tryLock()) {
+        Files.createLink(path, unnamed);
+        return Optional.of(LockFile.adopt(path, file.fd()));
+      }
+    } catch (IOException | UnsupportedOperationException e) {
+      // There is one, or this file system has no links.
+    } finally {
+      unnamed.toFile().delete();
     }
     file.close();
     return Optional.empty();

@@ -86,6 +86,7 @@ final class Run {
   private Optional<Started> seenToRun = Optional.empty();
   private Runnable leaveQueue = () -> {};
   private Runnable unattend = () -> {};
+  private OptionalLong exitNanos = OptionalLong.empty();
   private boolean ending;
   private int holders;
   private Optional<Future<?>> abandonment = Optional.empty();
@@ -126,7 +127,7 @@ final class Run {
         reservation,
         pull,
         heldBack,
-        over && (record.phase() == Phase.CLEANED || !heldBack.isEmpty()));
+        over && (record.phase() == Phase.CLEANED || !holdsSomething() || !heldBack.isEmpty()));
   }
 
   /** Why it failed before its start, as its caller is to be told. */
@@ -383,17 +384,22 @@ final class Run {
       leaveQueue.run();
     }
     try {
-      Reservation got = granted.get();
-      return parts.reservations().hold(got.id(), record.id(), ending);
+      return parts.reservations().hold(await(granted).id(), record.id(), ending);
+    } finally {
+      synchronized (this) {
+        leaveQueue = () -> {};
+      }
+    }
+  }
+
+  private static <T> T await(CompletableFuture<T> future) throws InterruptedException {
+    try {
+      return future.get();
     } catch (ExecutionException e) {
       if (e.getCause() instanceof BerthException expected) {
         throw expected;
       }
       throw new CompletionException(e.getCause());
-    } finally {
-      synchronized (this) {
-        leaveQueue = () -> {};
-      }
     }
   }
 
@@ -466,12 +472,13 @@ final class Run {
     // Twice only if an earlier daemon was killed before it could start what it made.
     if (!folder.started()) {
       // Neither needs the other, and both take their time.
-      Spool.Starting spooling = spool.get().start(parts.outputLimit());
+      CompletableFuture<Void> spooling =
+          CompletableFuture.runAsync(() -> spool.get().start(parts.outputLimit()), parts.threads());
       Runtime.Created created;
       try {
         created = parts.runtime().create(launch, new Fetching());
       } finally {
-        spooling.await();
+        await(spooling);
       }
       checkStopped();
       synchronized (this) {
@@ -540,7 +547,9 @@ final class Run {
             .timer()
             .scheduleWithFixedDelay(this::notePeak, 0, PEAK_EVERY_SECONDS, TimeUnit.SECONDS);
     try {
-      return ended(parts.runtime().await(record.id()));
+      Exit exit = parts.runtime().await(record.id());
+      exitNanos = OptionalLong.of(parts.gpus().nowNanos());
+      return ended(exit);
     } finally {
       peak.cancel(false);
       synchronized (this) {
@@ -661,14 +670,19 @@ final class Run {
         end.reason(),
         end.reason() == ExitReason.FINISHED ? " with " + end.exitCode() : "",
         end.message().isEmpty() ? "" : ", " + end.message());
+    changed();
   }
 
   /** Frees what it held, and removes what is left of it. */
   private void cleanUp(Optional<RunHold> hold) throws InterruptedException {
     if (record.phase() != Phase.CLEANED) {
+      if (hold.isPresent() && exitNanos.isPresent()) {
+        // What ran has ended, so its GPUs can be looked at while the rest of it is removed.
+        parts.gpus().wantSample();
+      }
       remove();
       if (hold.isPresent()) {
-        freeGpus(hold.get());
+        freeGpus(hold.get(), exitNanos.orElseGet(parts.gpus()::nowNanos));
       }
       folder.deletePipes();
       synchronized (this) {
@@ -702,9 +716,8 @@ final class Run {
   }
 
   /** Releases the GPUs when the driver shows none of the run's processes on them any more. */
-  private void freeGpus(RunHold hold) throws InterruptedException {
-    while (!hold.gpus().isEmpty()) {
-      long now = parts.gpus().nowNanos();
+  private void freeGpus(RunHold hold, long endedNanos) throws InterruptedException {
+    for (long now = endedNanos; !hold.gpus().isEmpty(); now = parts.gpus().nowNanos()) {
       Optional<GpuSample> sample = parts.gpus().awaitSampleSince(now, FRESH_SAMPLE);
       String why =
           sample.map(fresh -> stillOn(hold.gpus(), fresh)).orElse("the driver does not answer");

@@ -104,19 +104,14 @@ final class Spool implements AutoCloseable {
     refresh();
   }
 
-  /** Waits until the pipes are there, and are read. */
-  interface Starting {
-    void await();
-  }
-
   /**
-   * Begins to make the pipes and to start what reads them, unless that runs already.
+   * Makes the pipes and starts what reads them, unless that runs already. Takes a while.
    *
    * @param limit bytes of each stream that are kept
    */
-  Starting start(long limit) {
+  void start(long limit) {
     if (complete() || readersAlive()) {
-      return () -> {};
+      return;
     }
     try {
       Process process =
@@ -131,16 +126,10 @@ final class Spool implements AutoCloseable {
               .redirectInput(ProcessBuilder.Redirect.from(Path.of("/dev/null").toFile()))
               .redirectError(ProcessBuilder.Redirect.DISCARD)
               .start();
-      return () -> awaitReady(process);
-    } catch (IOException e) {
-      throw unusable(e);
-    }
-  }
-
-  private void awaitReady(Process process) {
-    try (BufferedReader out = process.inputReader()) {
-      if (!"ready".equals(out.readLine())) {
-        throw new IOException("the readers of the output did not start");
+      try (BufferedReader out = process.inputReader()) {
+        if (!"ready".equals(out.readLine())) {
+          throw new IOException("the readers of the output did not start");
+        }
       }
     } catch (IOException e) {
       throw unusable(e);

@@ -40,7 +40,7 @@ class SpoolTest {
 
   @Test
   void bothStreamsAreReadInTheOrderInWhichTheyCame() throws Exception {
-    spool.start(PLENTY).await();
+    spool.start(PLENTY);
     Process program = program("echo one; read x; echo two >&2; read x; echo three");
     awaitTotal(4);
     answer(program);
@@ -53,7 +53,7 @@ class SpoolTest {
 
   @Test
   void everyByteIsReadFromAnyOffset() throws Exception {
-    spool.start(PLENTY).await();
+    spool.start(PLENTY);
     byte[] printed = new byte[3_000_000];
     new Random(7).nextBytes(printed);
     Path file = Files.write(temp.resolve("bytes"), printed);
@@ -76,7 +76,7 @@ class SpoolTest {
 
   @Test
   void anotherProcessGoesOnWhereThisOneStopped() throws Exception {
-    spool.start(PLENTY).await();
+    spool.start(PLENTY);
     Process program =
         program("echo a; echo b >&2; read x; echo c >&2; echo d; read x; echo e >&2; echo f");
     awaitTotal(4);
@@ -89,7 +89,7 @@ class SpoolTest {
 
     spool = new Spool(folder, watch);
     spool.follow();
-    spool.start(PLENTY).await();
+    spool.start(PLENTY);
     awaitTotal(8);
     List<String> meanwhile = all(spool);
     answer(program);
@@ -104,7 +104,7 @@ class SpoolTest {
 
   @Test
   void whatIsBeyondTheLimitIsDroppedAndThatIsKnownAtOnce() throws Exception {
-    spool.start(4096).await();
+    spool.start(4096);
     Process program = program("head -c 100000 /dev/zero; read x; echo err >&2");
     await().atMost(PATIENCE).until(() -> spool.dropped(OutputStreamKind.STDOUT));
     answer(program);
@@ -118,7 +118,7 @@ class SpoolTest {
 
   @Test
   void whatReachesTheLimitExactlyLosesNothing() throws Exception {
-    spool.start(4096).await();
+    spool.start(4096);
     program("head -c 4096 /dev/zero").waitFor();
 
     assertThat(spool.awaitComplete(PATIENCE)).isTrue();
@@ -127,7 +127,7 @@ class SpoolTest {
 
   @Test
   void aProgramThatOpensItsOutputAgainLosesNothing() throws Exception {
-    spool.start(PLENTY).await();
+    spool.start(PLENTY);
     program("echo one; echo two >/dev/stdout; echo three >>/dev/stdout; echo four").waitFor();
 
     assertThat(spool.awaitComplete(PATIENCE)).isTrue();
@@ -136,7 +136,7 @@ class SpoolTest {
 
   @Test
   void readersOfAProgramThatNeverCameEnd() throws Exception {
-    spool.start(PLENTY).await();
+    spool.start(PLENTY);
 
     spool.abandon();
 

@@ -387,7 +387,10 @@ public final class DockerRuntime implements Runtime {
     boolean outage = false;
     while (true) {
       try (WaitContainerResultCallback callback = new WaitContainerResultCallback()) {
-        docker.waitContainerCmd(name(runId)).exec(callback).awaitCompletion();
+        Integer code = docker.waitContainerCmd(name(runId)).exec(callback).awaitStatusCode();
+        if (code == 0) {
+          return new Exit(0, false, Optional.empty(), "");
+        }
         InspectContainerResponse container = docker.inspectContainerCmd(name(runId)).exec();
         if (!Boolean.TRUE.equals(container.getState().getRunning())) {
           return exit(container.getState(), outage);
