@@ -131,7 +131,7 @@ class ProcessRunsTest {
   void whoUsesMoreMemoryThanAllowedIsToldSo() {
     Heard heard =
         server.run(
-            shell("exec tail -c 200000000 /dev/zero")
+            command("/usr/bin/python3", "-c", "x = b'x' * (200 << 20)")
                 .setLimits(Limits.newBuilder().setMemoryBytes(32 << 20)));
 
     assertThat(heard.exited().getReason()).isEqualTo(ExitReason.EXIT_REASON_OUT_OF_MEMORY);
