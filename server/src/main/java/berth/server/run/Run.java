@@ -331,7 +331,8 @@ final class Run {
 
   // Its keeper is gone, so somebody else may have its GPUs: it must not run on.
   private void endIfItStillRuns(Launch launch) throws InterruptedException {
-    // Was started before, so this only looks. A keeper ends with the program, and nothing is lost then.
+    // Was started before, so this only looks. A keeper ends with the program, and nothing is lost
+    // then.
     boolean runs = parts.runtime().start(launch).pid().isPresent();
     if (runs && record.stop().isEmpty()) {
       log.error("{} has lost the locks of its GPUs; ending it", record.id());
