@@ -188,8 +188,7 @@ class ProcessRunsTest {
             server.run(shell("true").setNetwork(berth.v1.Network.NETWORK_NONE)).failed().reason())
         .isEqualTo(Reason.INVALID);
     assertThat(server.run(RunCodeRequest.newBuilder()).failed())
-        .hasMessage(
-            "nothing to run is named; this server runs plain processes and has no images");
+        .hasMessage("nothing to run is named; this server runs plain processes and has no images");
   }
 
   private static RunCodeRequest.Builder shell(String script) {

@@ -191,15 +191,8 @@ class RunOutputTest {
   void whatIsBeyondTheLimitIsDroppedAndSaid(@TempDir Path other) throws IOException {
     try (RunServer small =
         new RunServer(
-            other,
-            "--docker",
-            engine.host(),
-            "--simulate-gpus",
-            "1",
-            "--output-limit",
-            "64k")) {
-      Heard heard =
-          small.run(shell("head -c 300000 /dev/zero | tr '\\0' x; echo end >&2; exit 9"));
+            other, "--docker", engine.host(), "--simulate-gpus", "1", "--output-limit", "64k")) {
+      Heard heard = small.run(shell("head -c 300000 /dev/zero | tr '\\0' x; echo end >&2; exit 9"));
 
       assertThat(heard.exited().getExitCode()).isEqualTo(9);
       assertThat(new String(heard.out(), StandardCharsets.UTF_8)).isEqualTo("x".repeat(65536));

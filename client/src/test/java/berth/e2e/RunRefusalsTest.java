@@ -94,7 +94,8 @@ class RunRefusalsTest {
           "NV_GPU", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_X", "BERTH_RUN_ID"
         }) {
       assertThat(invalid(shell("true").putEnv(name, "0")))
-          .isEqualTo("the variable " + name + " is set by Berth from the reserved GPUs; leave it out");
+          .isEqualTo(
+              "the variable " + name + " is set by Berth from the reserved GPUs; leave it out");
     }
   }
 
@@ -102,8 +103,7 @@ class RunRefusalsTest {
   void whatDoesNotExist() {
     int before = server.runs().listRuns(RunServer.TIMEOUT).getRunsCount();
     assertThat(refused(Reason.NOT_FOUND, command("true").setService("nope")))
-        .isEqualTo(
-            "there is no service 'nope'; the administrator of this server has named none");
+        .isEqualTo("there is no service 'nope'; the administrator of this server has named none");
     assertThat(refused(Reason.NOT_FOUND, shell("true").setBundle("0".repeat(64))))
         .startsWith("there is no bundle 000000");
     assertThat(refused(Reason.NOT_FOUND, shell("true").setReservationId("r-nope")))
@@ -118,7 +118,8 @@ class RunRefusalsTest {
 
   @Test
   void whatCannotBeStarted() {
-    assertThat(invalid(command("true"))).isEqualTo("neither a service nor an image is named to run in");
+    assertThat(invalid(command("true")))
+        .isEqualTo("neither a service nor an image is named to run in");
     assertThat(invalid(command().setImage(Engine.IMAGE).setSource(source("x", "true"))))
         .startsWith("nobody says what runs x: ");
     assertThat(invalid(shell("true").setGpus(gpus(7)))).contains("7").doesNotContain("\n");
@@ -129,7 +130,8 @@ class RunRefusalsTest {
 
   @Test
   void bundlesWithWhatLeadsOut() throws IOException {
-    assertThat(badTar(entry("/etc/passwd", ""))).isEqualTo("the entry '/etc/passwd' has an absolute path");
+    assertThat(badTar(entry("/etc/passwd", "")))
+        .isEqualTo("the entry '/etc/passwd' has an absolute path");
     assertThat(badTar(entry("a/../../b", "")))
         .isEqualTo("the entry 'a/../../b' leads out of the bundle with '..'");
     assertThat(badTar(link("a", "../b"))).endsWith("leads out of the bundle");
@@ -143,7 +145,9 @@ class RunRefusalsTest {
   @Test
   void bundlesThatAreTooLargePackedOrUnpacked() throws IOException {
     byte[] large = tar(new TarArchiveEntry("large"), new byte[100_000]);
-    assertThat(upload(Reason.EXHAUSTED, large, digest(large))).contains("65536").doesNotContain("\n");
+    assertThat(upload(Reason.EXHAUSTED, large, digest(large)))
+        .contains("65536")
+        .doesNotContain("\n");
     ByteArrayOutputStream bomb = new ByteArrayOutputStream();
     try (GZIPOutputStream gzip = new GZIPOutputStream(bomb)) {
       gzip.write(tar(new TarArchiveEntry("bomb"), new byte[30_000_000]));
@@ -168,7 +172,9 @@ class RunRefusalsTest {
         catchThrowableOfType(
             BerthException.class,
             () ->
-                server.runs().uploadBundle(digest, new ByteArrayInputStream(tar), RunServer.TIMEOUT));
+                server
+                    .runs()
+                    .uploadBundle(digest, new ByteArrayInputStream(tar), RunServer.TIMEOUT));
     assertThat(failure.reason()).isEqualTo(reason);
     return failure.getMessage();
   }
