@@ -208,7 +208,7 @@ public final class Reservations implements AutoCloseable {
   synchronized void unhold(String id, String runId) {
     HeldReservation reservation = held.get(id);
     if (reservation != null && reservation.unhold(runId)) {
-      end(id, "its run has ended");
+      free(id, "its run has ended");
     }
   }
 
@@ -424,12 +424,20 @@ public final class Reservations implements AutoCloseable {
     if (reservation == null) {
       return;
     }
-    if (reservation.held() && !reservation.livesByRunsAlone()) {
-      log.info("{} has ended: {}; runs still use it", id, why);
-      reservation.endWithRuns();
+    if (reservation.held()) {
+      // Told more than once: by its timer, and by its keeper.
+      if (!reservation.livesByRunsAlone()) {
+        log.info("{} has ended: {}; runs still use it", id, why);
+        reservation.endWithRuns();
+      }
       return;
     }
-    held.remove(id);
+    free(id, why);
+  }
+
+  // Call with the lock.
+  private void free(String id, String why) {
+    HeldReservation reservation = held.remove(id);
     reservation.free(protocol);
     log.info("{} has ended: {}", id, why);
   }
