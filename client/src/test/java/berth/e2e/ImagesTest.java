@@ -67,7 +67,11 @@ class ImagesTest {
 
     Pulling half =
         heard
-            .await(event -> pulling(event).getBytesDone() > 0 && event.hasPulling(), "no progress")
+            .await(
+                event ->
+                    event.getPulling().getBytesDone() > 0
+                        && event.getPulling().getBytesDone() < event.getPulling().getBytes(),
+                "no progress")
             .getPulling();
     registry.awaitSaid("half busy-once");
     assertThat(half.getImage()).isEqualTo(Registry.image("busy-once"));
@@ -95,10 +99,6 @@ class ImagesTest {
     assertThat(again.exited().getExitCode()).isZero();
     assertThat(again.all(EventCase.PULLING)).isEmpty();
     assertThat(registry.timesSaid("all busy-once")).isEqualTo(1);
-  }
-
-  private static Pulling pulling(RunEvent event) {
-    return event.getPulling();
   }
 
   @Test

@@ -316,7 +316,7 @@ final class Run {
         remove();
       }
       if (folder.started()) {
-        return lostHold();
+        return Optional.empty();
       }
     }
     if (hold.isEmpty() && spec.reservationId().isPresent()) {
@@ -343,8 +343,12 @@ final class Run {
   }
 
   // Its keeper is gone, so somebody else may have its GPUs: it must not run on.
-  private Optional<RunHold> lostHold() {
-    if (sameBoot && record.stop().isEmpty()) {
+  private void endIfItStillRuns() throws InterruptedException {
+    Launch launch = parts.planner().plan(record.id(), folder, spec, Optional.empty());
+    // Was started before, so this only looks. A keeper ends with the program, and nothing is lost
+    // then.
+    boolean runs = parts.runtime().start(launch).pid().isPresent();
+    if (runs && record.stop().isEmpty()) {
       log.error("{} has lost the locks of its GPUs; ending it", record.id());
       synchronized (this) {
         save(
@@ -354,7 +358,6 @@ final class Run {
                     "the locks of its GPUs were lost while berthd was not running")));
       }
     }
-    return Optional.empty();
   }
 
   private RunHold awaitGrant(Runnable ending) throws InterruptedException {
@@ -454,6 +457,9 @@ final class Run {
           .flatMap(started -> started.pid().stream().boxed().findFirst())
           .filter(pid -> ProcessHandle.of(pid).isPresent())
           .ifPresent(pid -> hold.ifPresent(held -> held.livesBy(pid)));
+    }
+    if (hold.isEmpty() && holdsSomething() && sameBoot) {
+      endIfItStillRuns();
     }
     limitTime();
     if (record.stop().isPresent()) {

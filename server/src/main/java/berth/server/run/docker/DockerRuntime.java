@@ -9,6 +9,7 @@ import berth.server.run.Launch;
 import berth.server.run.RunSpec;
 import berth.server.run.Runtime;
 import com.github.dockerjava.api.DockerClient;
+import com.github.dockerjava.api.async.ResultCallback;
 import com.github.dockerjava.api.command.CreateContainerCmd;
 import com.github.dockerjava.api.command.InspectContainerResponse;
 import com.github.dockerjava.api.command.InspectImageResponse;
@@ -23,6 +24,7 @@ import com.github.dockerjava.api.model.Capability;
 import com.github.dockerjava.api.model.Container;
 import com.github.dockerjava.api.model.ContainerConfig;
 import com.github.dockerjava.api.model.DeviceRequest;
+import com.github.dockerjava.api.model.Event;
 import com.github.dockerjava.api.model.HostConfig;
 import com.github.dockerjava.api.model.LogConfig;
 import com.github.dockerjava.api.model.Ulimit;
@@ -43,7 +45,10 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Predicate;
 import java.util.function.Supplier;
 import org.slf4j.Logger;
@@ -66,10 +71,11 @@ public final class DockerRuntime implements Runtime {
   private static final int MOST_CONNECTIONS = 2000;
   private static final int MOST_BROKEN = 20;
   private static final Duration CONNECTING = Duration.ofSeconds(5);
-  // How programs end that an engine stops: by SIGTERM, or by SIGKILL.
-  private static final List<Integer> STOPPED = List.of(128 + 15, 128 + 9);
   private static final Duration OUTAGE = Duration.ofSeconds(60);
   private static final Duration ASK_AGAIN = Duration.ofMillis(100);
+  private static final Duration EVENTS_BACK = Duration.ofSeconds(60);
+  // How programs end that an engine stops: by SIGKILL, or by SIGTERM.
+  private static final Set<Integer> KILLED = Set.of(137, 143);
   private static final Duration RETRY = Duration.ofMillis(250);
 
   /**
@@ -89,6 +95,7 @@ public final class DockerRuntime implements Runtime {
   private final DockerClient docker;
   private final Launcher launcher = Launcher.ofThisMachine();
   private final Map<String, Path> peakFiles = new ConcurrentHashMap<>();
+  private final Set<String> signalled = ConcurrentHashMap.newKeySet();
   private final Map<String, Instant> deadSince = new HashMap<>();
   private volatile Optional<Runtime.Info> found = Optional.empty();
   private volatile GpuAccess gpuAccess = GpuAccess.NONE;
@@ -393,7 +400,13 @@ public final class DockerRuntime implements Runtime {
         }
         InspectContainerResponse container = docker.inspectContainerCmd(name(runId)).exec();
         if (!Boolean.TRUE.equals(container.getState().getRunning())) {
-          return exit(container.getState(), outage);
+          return exit(
+              container.getState(),
+              outage
+                  ? "the Docker engine stopped under it"
+                  : stoppedByOthers(runId, container)
+                      ? "the Docker engine stopped it, and Berth did not ask for that"
+                      : "");
         }
       } catch (NotFoundException e) {
         return new Exit(0, false, Optional.empty(), "somebody has removed its container");
@@ -411,7 +424,40 @@ public final class DockerRuntime implements Runtime {
     }
   }
 
-  private static Exit exit(InspectContainerResponse.ContainerState state, boolean outage) {
+  // An engine that is shut down stops its containers first, and still answers as if they had ended
+  // by themselves. But it has noted that it sent them a signal.
+  private boolean stoppedByOthers(String runId, InspectContainerResponse container)
+      throws InterruptedException {
+    InspectContainerResponse.ContainerState state = container.getState();
+    Long code = state.getExitCodeLong();
+    if (code == null
+        || !KILLED.contains(code.intValue())
+        || Boolean.TRUE.equals(state.getOOMKilled())
+        || signalled.contains(runId)) {
+      return false;
+    }
+    AtomicBoolean sent = new AtomicBoolean();
+    ResultCallback.Adapter<Event> events =
+        new ResultCallback.Adapter<>() {
+          @Override
+          public void onNext(Event event) {
+            sent.set(true);
+          }
+        };
+    // It notes the signal after it has sent it.
+    long until = Instant.now().getEpochSecond() + 1;
+    docker
+        .eventsCmd()
+        .withContainerFilter(container.getId())
+        .withEventFilter("kill")
+        .withSince(Long.toString(until - EVENTS_BACK.toSeconds()))
+        .withUntil(Long.toString(until))
+        .exec(events)
+        .awaitCompletion(EVENTS_BACK.toSeconds(), TimeUnit.SECONDS);
+    return sent.get();
+  }
+
+  private static Exit exit(InspectContainerResponse.ContainerState state, String lost) {
     int code = state.getExitCodeLong() == null ? 0 : state.getExitCodeLong().intValue();
     Optional<Instant> at = Optional.empty();
     try {
@@ -420,14 +466,12 @@ public final class DockerRuntime implements Runtime {
       // The engine does not know.
     }
     return new Exit(
-        code,
-        Boolean.TRUE.equals(state.getOOMKilled()),
-        at,
-        outage && STOPPED.contains(code) ? "the Docker engine stopped it" : "");
+        code, Boolean.TRUE.equals(state.getOOMKilled()), at, KILLED.contains(code) ? lost : "");
   }
 
   @Override
   public void signal(String runId, String signal) {
+    signalled.add(runId);
     try {
       answered(() -> docker.killContainerCmd(name(runId)).withSignal("SIG" + signal).exec());
     } catch (NotFoundException | ConflictException e) {
@@ -455,6 +499,7 @@ public final class DockerRuntime implements Runtime {
   @Override
   public void remove(String runId) {
     peakFiles.remove(runId);
+    signalled.remove(runId);
     try {
       docker.removeContainerCmd(name(runId)).withForce(true).withRemoveVolumes(true).exec();
     } catch (NotFoundException e) {

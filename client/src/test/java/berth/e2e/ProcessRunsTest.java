@@ -1,0 +1,197 @@
+package berth.e2e;
+
+import static berth.e2e.Asked.command;
+import static berth.e2e.Asked.gpus;
+import static berth.e2e.Asked.grace;
+import static berth.e2e.Asked.seconds;
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.awaitility.Awaitility.await;
+
+import berth.rpc.Reason;
+import berth.v1.CancelRunRequest;
+import berth.v1.ExitReason;
+import berth.v1.Limits;
+import berth.v1.RunCodeRequest;
+import berth.v1.RunEvent.EventCase;
+import berth.v1.RunExited;
+import berth.v1.RunStarted;
+import berth.v1.WarningSignal;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Runs as plain processes. */
+@Tag("docker")
+class ProcessRunsTest {
+  @TempDir private static Path folder;
+  private static RunServer server;
+
+  @BeforeAll
+  static void start() {
+    server =
+        new RunServer(
+            folder, "--runtime", "process", "--simulate-gpus", "4", "--sample-interval", "100ms");
+  }
+
+  @AfterEach
+  void leavesNothing() {
+    server.assertNothingLeft();
+    assertThat(groups()).isEmpty();
+  }
+
+  @AfterAll
+  static void stop() {
+    server.close();
+  }
+
+  /** The control groups of runs of this server that still exist. */
+  private static List<String> groups() {
+    return server.runs().listRuns(RunServer.TIMEOUT).getRunsList().stream()
+        .map(run -> run.getRunId())
+        .filter(
+            id ->
+                Files.exists(Path.of("/sys/fs/cgroup/memory/berth", id))
+                    || Files.exists(Path.of("/sys/fs/cgroup/berth", id)))
+        .toList();
+  }
+
+  @Test
+  void passesBothStreamsAndTheExitCodeAndSaysThatNothingIsolatesIt() {
+    Heard heard = server.run(shell("pwd; echo to err >&2; exit 7"));
+
+    assertThat(heard.exited().getExitCode()).isEqualTo(7);
+    assertThat(heard.exited().getReason()).isEqualTo(ExitReason.EXIT_REASON_FINISHED);
+    assertThat(heard.outText()).isEqualTo(server.runFolder(heard.runId()) + "/work\n");
+    assertThat(heard.errText()).isEqualTo("to err\n");
+    RunStarted started = heard.await(EventCase.STARTED).getStarted();
+    assertThat(started.getIsolated()).isFalse();
+    assertThat(started.getContainerId()).isEmpty();
+    assertThat(server.daemon().log()).contains("without isolation");
+  }
+
+  @Test
+  void programsSeeTheGpusByTheirNumbersOnTheServer() {
+    String script = "env | grep -E '^(NV|CUDA)' | sort";
+
+    Heard two = server.run(shell(script).setGpus(gpus(1, 3)));
+    Heard none = server.run(shell(script));
+
+    assertThat(two.exited().getExitCode()).isZero();
+    assertThat(two.outText())
+        .isEqualTo("CUDA_DEVICE_ORDER=PCI_BUS_ID\nCUDA_VISIBLE_DEVICES=1,3\nNV_GPU=1,3\n");
+    assertThat(none.exited().getExitCode()).isZero();
+    assertThat(none.outText())
+        .isEqualTo(
+            "CUDA_DEVICE_ORDER=PCI_BUS_ID\nCUDA_VISIBLE_DEVICES=-1\nNVIDIA_VISIBLE_DEVICES=void\n");
+  }
+
+  @Test
+  void whenItsTimeIsOverARunIsWarnedAskedAndKilled() {
+    Heard heard =
+        server.run(
+            shell(
+                    "trap 'echo warned' USR1; trap 'echo asked' TERM; echo up;"
+                        + " while :; do sleep 0.02; done")
+                .setLimits(
+                    grace(0.4)
+                        .setTime(seconds(1.2))
+                        .setWarning(
+                            WarningSignal.newBuilder().setSignal("USR1").setBefore(seconds(0.6)))));
+
+    RunExited exited = heard.exited();
+    assertThat(heard.outText()).isEqualTo("up\nwarned\nasked\n");
+    assertThat(exited.getReason()).isEqualTo(ExitReason.EXIT_REASON_TIME_LIMIT);
+    assertThat(exited.getExitCode()).isEqualTo(137);
+  }
+
+  @Test
+  void aCancelledRunMaySaveWhatItHas() {
+    Heard heard = server.run(shell("trap 'echo saved; exit 3' TERM; echo up; sleep 100 & wait"));
+    heard.awaitOutput(3);
+
+    server
+        .runs()
+        .cancelRun(
+            CancelRunRequest.newBuilder().setRunId(heard.runId()).setBy(Asked.BOB).build(),
+            RunServer.TIMEOUT);
+
+    assertThat(heard.exited().getReason()).isEqualTo(ExitReason.EXIT_REASON_CANCELLED);
+    assertThat(heard.exited().getExitCode()).isEqualTo(3);
+    assertThat(heard.exited().getMessage()).isEqualTo("was cancelled by bob@desk");
+    assertThat(heard.outText()).isEqualTo("up\nsaved\n");
+  }
+
+  @Test
+  void whoUsesMoreMemoryThanAllowedIsToldSo() {
+    Heard heard =
+        server.run(
+            command("/usr/bin/python3", "-c", "x = b'x' * (200 << 20)")
+                .setLimits(Limits.newBuilder().setMemoryBytes(32 << 20)));
+
+    assertThat(heard.exited().getReason()).isEqualTo(ExitReason.EXIT_REASON_OUT_OF_MEMORY);
+    assertThat(heard.exited().getExitCode()).isEqualTo(137);
+    assertThat(heard.await(EventCase.STARTED).getStarted().getNotEnforcedList()).isEmpty();
+  }
+
+  @Test
+  void whatAProgramLeavesInTheBackgroundEndsWithIt() throws Exception {
+    Heard heard =
+        server.run(shell("(setsid sleep 1000 >/dev/null 2>&1 & echo $! >pid); cat pid; exit 4"));
+
+    assertThat(heard.exited().getExitCode()).isEqualTo(4);
+    Path left = Path.of("/proc", heard.outText().strip(), "cmdline");
+    await().until(() -> !Files.exists(left) || !Files.readString(left).contains("1000"));
+  }
+
+  @Test
+  void aRunGoesOnWithoutItsServerAndEveryByteIsThere() throws Exception {
+    Counting counting = new Counting(60);
+    Heard heard = server.run(shell(counting.script()).setGpus(gpus(2)));
+    heard.awaitOutput(20_000);
+
+    server.kill();
+
+    assertThat(server.phase(heard.runId())).isEqualTo("RUNNING");
+    try (LockWaiter other = new LockWaiter(server.lockOfGpu(2))) {
+      server.start();
+      assertThat(heard.exited().getMessage()).isEmpty();
+      assertThat(heard.exited().getExitCode()).isZero();
+      counting.assertHeard(heard);
+      assertThat(other.gotIt()).isAfter(LockWaiter.instant(heard.exited().getEndedAt()));
+    }
+  }
+
+  @Test
+  void aProgramMayEndWhileTheServerIsDead() throws Exception {
+    Counting counting = new Counting(5);
+    Heard heard = server.run(shell(counting.script() + "; exit 6").setGpus(gpus(2)));
+    heard.await(EventCase.STARTED);
+
+    server.kill();
+
+    await().until(() -> Files.exists(server.runFolder(heard.runId()).resolve("io/exit")));
+    server.start();
+    assertThat(heard.exited().getReason()).isEqualTo(ExitReason.EXIT_REASON_FINISHED);
+    assertThat(heard.exited().getExitCode()).isEqualTo(6);
+    counting.assertHeard(heard);
+  }
+
+  @Test
+  void whatOnlyContainersHaveIsRefused() {
+    assertThat(
+            server.run(shell("true").setNetwork(berth.v1.Network.NETWORK_NONE)).failed().reason())
+        .isEqualTo(Reason.INVALID);
+    assertThat(server.run(RunCodeRequest.newBuilder()).failed())
+        .hasMessage("nothing to run is named; this server runs plain processes and has no images");
+  }
+
+  private static RunCodeRequest.Builder shell(String script) {
+    return command("sh", "-c", script);
+  }
+}
