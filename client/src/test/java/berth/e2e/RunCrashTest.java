@@ -132,7 +132,7 @@ class RunCrashTest {
   void killedWhenTheContainerHasStartedBeforeThatIsNoted() throws Exception {
     Heard heard =
         killWhen(
-            id -> Files.exists(server.runFolder(id).resolve("io/once")),
+            id -> Files.exists(server.runFolder(id).resolve("mark/once")),
             id -> server.phase(id).equals("LAUNCHING") && status(id).equals("running"));
 
     assertGoesOn(heard);
@@ -274,8 +274,11 @@ class RunCrashTest {
     for (int attempt = 1; attempt <= ATTEMPTS; attempt++) {
       Heard heard = server.run(counting().setGpus(gpus(1)).setWait(soon()));
       String id = heard.runId();
+      long deadline = System.nanoTime() + PATIENCE.toNanos();
       while (!reached.test(id)) {
-        Thread.onSpinWait();
+        if (System.nanoTime() - deadline > 0) {
+          throw new AssertionError(id + " never came to that moment: " + server.daemon().log());
+        }
       }
       server.kill();
       if (hit.test(id)) {

@@ -95,6 +95,7 @@ public final class DockerRuntime implements Runtime {
   private final DockerClient docker;
   private final Launcher launcher = Launcher.ofThisMachine();
   private final Map<String, Path> peakFiles = new ConcurrentHashMap<>();
+  private final Set<String> startedHere = ConcurrentHashMap.newKeySet();
   private final Set<String> signalled = ConcurrentHashMap.newKeySet();
   private final Map<String, Instant> deadSince = new HashMap<>();
   private volatile Optional<Runtime.Info> found = Optional.empty();
@@ -361,6 +362,7 @@ public final class DockerRuntime implements Runtime {
     if (!launch.folder().started()) {
       try {
         calling(() -> docker.startContainerCmd(name(launch.runId())).exec());
+        startedHere.add(launch.runId());
       } catch (NotModifiedException e) {
         // It runs already.
       } catch (DockerException e) {
@@ -395,7 +397,8 @@ public final class DockerRuntime implements Runtime {
     while (true) {
       try (WaitContainerResultCallback callback = new WaitContainerResultCallback()) {
         Integer code = docker.waitContainerCmd(name(runId)).exec(callback).awaitStatusCode();
-        if (code == 0) {
+        if (code == 0 && startedHere.contains(runId)) {
+          // Just now. Of what an earlier daemon started only the engine knows when.
           return new Exit(0, false, Optional.empty(), "");
         }
         InspectContainerResponse container = docker.inspectContainerCmd(name(runId)).exec();
@@ -500,6 +503,7 @@ public final class DockerRuntime implements Runtime {
   public void remove(String runId) {
     peakFiles.remove(runId);
     signalled.remove(runId);
+    startedHere.remove(runId);
     try {
       docker.removeContainerCmd(name(runId)).withForce(true).withRemoveVolumes(true).exec();
     } catch (NotFoundException e) {
