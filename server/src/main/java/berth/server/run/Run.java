@@ -127,7 +127,7 @@ final class Run {
         reservation,
         pull,
         heldBack,
-        over && (record.phase() == Phase.CLEANED || !holdsSomething() || !heldBack.isEmpty()));
+        over && (record.phase() == Phase.CLEANED || !spec.holdsSomething() || !heldBack.isEmpty()));
   }
 
   /** Why it failed before its start, as its caller is to be told. */
@@ -310,7 +310,7 @@ final class Run {
                         stopUnlessOver(
                             new Stop(ExitReason.CANCELLED, "its reservation has ended")));
     Optional<RunHold> hold = parts.reservations().heldBy(record.id(), ending);
-    if (hold.isEmpty() && record.phase().isAtLeast(Phase.PREPARING) && holdsSomething()) {
+    if (hold.isEmpty() && record.phase().isAtLeast(Phase.PREPARING) && spec.holdsSomething()) {
       // Made for GPUs that may be another's by now.
       if (!folder.started()) {
         remove();
@@ -336,10 +336,6 @@ final class Run {
     changed();
     checkStopped();
     return hold;
-  }
-
-  private boolean holdsSomething() {
-    return spec.needsReservation() || spec.reservationId().isPresent();
   }
 
   // Its keeper is gone, so somebody else may have its GPUs: it must not run on.
@@ -458,7 +454,7 @@ final class Run {
           .filter(pid -> ProcessHandle.of(pid).isPresent())
           .ifPresent(pid -> hold.ifPresent(held -> held.livesBy(pid)));
     }
-    if (hold.isEmpty() && holdsSomething() && sameBoot) {
+    if (hold.isEmpty() && spec.holdsSomething() && sameBoot) {
       endIfItStillRuns();
     }
     limitTime();

@@ -84,9 +84,8 @@ record RunRecord(
       Instant at,
       long outputBytes) {}
 
-  static RunRecord accepted(String id, Instant now) {
-    return new RunRecord(
-        id, now, Phase.QUEUED, Optional.empty(), Optional.empty(), Optional.empty());
+  static RunRecord accepted(String id, Instant now, Phase first) {
+    return new RunRecord(id, now, first, Optional.empty(), Optional.empty(), Optional.empty());
   }
 
   RunRecord at(Phase next) {

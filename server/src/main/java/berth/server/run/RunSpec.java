@@ -151,6 +151,11 @@ public record RunSpec(
     return gpus.isPresent() || ports > 0;
   }
 
+  /** Whether it has GPUs or ports, its own or those of a reservation. */
+  boolean holdsSomething() {
+    return needsReservation() || reservationId.isPresent();
+  }
+
   private static void checkVariable(String key, String value) {
     if (!key.matches("[A-Za-z_][A-Za-z0-9_.-]*")) {
       throw invalid("'" + key + "' is not the name of a variable");

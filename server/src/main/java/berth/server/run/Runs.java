@@ -164,7 +164,11 @@ public final class Runs implements AutoCloseable {
             Reason.EXHAUSTED,
             unfinished + " runs are waiting or running on " + serverName + ", as many as allowed");
       }
-      RunRecord record = RunRecord.accepted(id, clock.instant());
+      RunRecord record =
+          RunRecord.accepted(
+              id,
+              clock.instant(),
+              spec.holdsSomething() ? RunRecord.Phase.QUEUED : RunRecord.Phase.PREPARING);
       parts.store().add(record, request);
       run = new Run(parts, spec, folder, record, true);
       runs.put(id, run);

@@ -38,11 +38,13 @@ final class Spool implements AutoCloseable {
       # Whoever waits for the word may be killed.
       trap '' PIPE
       echo $$ >spool/pid
+      [ -p io/stderr ] || mkfifo -m 666 io/stdout io/stderr || exit 1
       for stream in stdout stderr; do
-        [ -p io/$stream ] || mkfifo -m 666 io/$stream || exit 1
-        {
-          (trap '' 25; ulimit -f "$2"; exec cat >>spool/$stream) || wc -c >spool/$stream.dropped
-        } <io/$stream >/dev/null 2>&1 &
+        (
+          trap '' 25
+          ulimit -f "$2"
+          cat >>spool/$stream || wc -c >spool/$stream.dropped
+        ) <io/$stream >/dev/null 2>&1 &
       done
       echo ready
       exec >/dev/null

@@ -71,6 +71,8 @@ public final class DockerRuntime implements Runtime {
   private static final int MOST_CONNECTIONS = 2000;
   private static final int MOST_BROKEN = 20;
   private static final Duration CONNECTING = Duration.ofSeconds(5);
+  // How long after an answer nobody asks whether the engine is there.
+  private static final Duration PRESENT = Duration.ofSeconds(1);
   private static final Duration OUTAGE = Duration.ofSeconds(60);
   private static final Duration ASK_AGAIN = Duration.ofMillis(100);
   private static final Duration EVENTS_BACK = Duration.ofSeconds(60);
@@ -98,6 +100,7 @@ public final class DockerRuntime implements Runtime {
   private final Set<String> startedHere = ConcurrentHashMap.newKeySet();
   private final Set<String> signalled = ConcurrentHashMap.newKeySet();
   private final Map<String, Instant> deadSince = new HashMap<>();
+  private volatile long answeredNanos = System.nanoTime() - PRESENT.toNanos();
   private volatile Optional<Runtime.Info> found = Optional.empty();
   private volatile GpuAccess gpuAccess = GpuAccess.NONE;
 
@@ -591,7 +594,9 @@ public final class DockerRuntime implements Runtime {
     long deadline = System.nanoTime() + OUTAGE.toNanos();
     while (true) {
       try {
-        return call.get();
+        T answer = call.get();
+        answeredNanos = System.nanoTime();
+        return answer;
       } catch (DockerException | BerthException e) {
         throw e;
       } catch (RuntimeException e) {
