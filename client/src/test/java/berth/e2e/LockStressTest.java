@@ -141,7 +141,8 @@ class LockStressTest {
               assertThat(list.getReservationsList()).isEmpty();
               assertThat(list.getWaitingList()).isEmpty();
               assertThat(list.getLockedByOthersList()).isEmpty();
-              assertThat(Leftovers.filesIn(folder.resolve(name))).containsExactly("lock");
+              assertThat(Leftovers.filesIn(folder.resolve(name)))
+                  .containsExactly("bundles", "lock", "runs");
             });
   }
 

@@ -88,6 +88,7 @@ final class Run {
   private Runnable unattend = () -> {};
   private OptionalLong exitNanos = OptionalLong.empty();
   private boolean ending;
+  private volatile boolean forced;
   private int holders;
   private Optional<Future<?>> abandonment = Optional.empty();
   private Thread thread;
@@ -249,6 +250,8 @@ final class Run {
         save(record.stopping(order));
         log.info("{} is to end: {}", record.id(), order.message());
       }
+      // A program may print, and be cancelled for that, before its start is noted.
+      forced |= force;
       running = record.phase() == Phase.RUNNING;
     }
     leaveQueue.run();
@@ -459,7 +462,7 @@ final class Run {
     }
     limitTime();
     if (record.stop().isPresent()) {
-      endProgram(record.stop().get().reason() == ExitReason.SERVER_LOST);
+      endProgram(forced || record.stop().get().reason() == ExitReason.SERVER_LOST);
     }
   }
 
