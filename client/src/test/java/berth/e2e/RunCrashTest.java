@@ -234,29 +234,29 @@ class RunCrashTest {
         engine.docker("run", "-d", "--label", "berth.server=x", Engine.IMAGE, "sleep", "1000");
     Heard living = server.run(shell("echo up; " + Asked.AWAIT_GO).setGpus(gpus(1)));
     living.awaitOutput(3);
-    RunServer victim = server(dead);
-    String runId =
-        victim.run(shell("echo up; sleep 1000").setDetached(true).setGpus(gpus(0))).runId();
-    victim.attach(runId, 0).awaitOutput(3);
-    victim.kill();
-    assertThat(engine.containersOf(victim.state())).hasSize(1);
+    try (RunServer victim = server(dead)) {
+      String runId =
+          victim.run(shell("echo up; sleep 1000").setDetached(true).setGpus(gpus(0))).runId();
+      victim.attach(runId, 0).awaitOutput(3);
+      victim.kill();
+      assertThat(engine.containersOf(victim.state())).hasSize(1);
 
-    try (RunServer reaper = server(reaping, "--reap-after", "0s")) {
-      await().atMost(PATIENCE).until(() -> engine.containersOf(victim.state()).isEmpty());
-      assertThat(reaper.daemon().log()).contains("removing the container of " + runId);
+      try (RunServer reaper = server(reaping, "--reap-after", "0s")) {
+        await().atMost(PATIENCE).until(() -> engine.containersOf(victim.state()).isEmpty());
+        assertThat(reaper.daemon().log()).contains("removing the container of " + runId);
+      }
+
+      assertThat(engine.inspect(stranger, "{{.State.Status}}")).isEqualTo("running");
+      engine.docker("rm", "-f", stranger);
+      assertThat(status(living.runId())).isEqualTo("running");
+      Files.createFile(server.runFolder(living.runId()).resolve("work/go"));
+      assertThat(living.exited().getExitCode()).isZero();
+      victim.start();
+      RunExited exited = victim.attach(runId, 0).exited();
+      assertThat(exited.getReason()).isEqualTo(ExitReason.EXIT_REASON_SERVER_LOST);
+      assertThat(exited.getMessage()).isEqualTo("somebody has removed its container");
+      victim.assertNothingLeft();
     }
-
-    assertThat(engine.inspect(stranger, "{{.State.Status}}")).isEqualTo("running");
-    engine.docker("rm", "-f", stranger);
-    assertThat(status(living.runId())).isEqualTo("running");
-    Files.createFile(server.runFolder(living.runId()).resolve("work/go"));
-    assertThat(living.exited().getExitCode()).isZero();
-    victim.start();
-    RunExited exited = victim.attach(runId, 0).exited();
-    assertThat(exited.getReason()).isEqualTo(ExitReason.EXIT_REASON_SERVER_LOST);
-    assertThat(exited.getMessage()).isEqualTo("somebody has removed its container");
-    victim.assertNothingLeft();
-    victim.close();
   }
 
   private static RunCodeRequest.Builder counting() {
