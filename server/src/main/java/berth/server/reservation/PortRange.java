@@ -120,12 +120,11 @@ final class PortRange {
   private static Set<Integer> ephemeral() {
     Set<Integer> ports = new TreeSet<>();
     try {
-      String[] range =
-          ReservationStore.firstLine(KERNEL.resolve("ip_local_port_range")).split("\\s+");
+      String[] range = KernelFiles.firstLine(KERNEL.resolve("ip_local_port_range")).split("\\s+");
       IntStream.rangeClosed(Integer.parseInt(range[0]), Integer.parseInt(range[1]))
           .forEach(ports::add);
       for (String part :
-          ReservationStore.firstLine(KERNEL.resolve("ip_local_reserved_ports")).split(",")) {
+          KernelFiles.firstLine(KERNEL.resolve("ip_local_reserved_ports")).split(",")) {
         if (!part.isBlank()) {
           String[] ends = part.split("-");
           IntStream.rangeClosed(Integer.parseInt(ends[0]), Integer.parseInt(ends[ends.length - 1]))

@@ -6,7 +6,6 @@ import berth.server.reservation.HeldReservation.Kept;
 import berth.server.reservation.Reservation.Expiry;
 import berth.server.reservation.Reservation.HeldGpu;
 import berth.server.reservation.Reservation.Owner;
-import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.Reader;
 import java.io.Writer;
@@ -35,7 +34,6 @@ final class ReservationStore implements AutoCloseable {
   private static final Logger log = LoggerFactory.getLogger(ReservationStore.class);
   private static final String SUFFIX = ".reservation";
   private static final String UNFINISHED = ".new";
-  private static final Path BOOT_ID = Path.of("/proc/sys/kernel/random/boot_id");
 
   /**
    * A reservation with what it takes to go on with it.
@@ -117,7 +115,7 @@ final class ReservationStore implements AutoCloseable {
   void save(Stored stored) {
     Reservation reservation = stored.reservation;
     Properties record = new Properties();
-    record.setProperty("boot", bootId());
+    record.setProperty("boot", KernelFiles.bootId());
     record.setProperty("id", reservation.id());
     record.setProperty(
         "gpus",
@@ -190,7 +188,7 @@ final class ReservationStore implements AutoCloseable {
     try (Reader reader = Files.newBufferedReader(path)) {
       record.load(reader);
     }
-    if (!bootId().equals(record.getProperty("boot"))) {
+    if (!KernelFiles.bootId().equals(record.getProperty("boot"))) {
       // No process and no monotonic clock outlives a reboot.
       return Optional.empty();
     }
@@ -267,22 +265,6 @@ final class ReservationStore implements AutoCloseable {
   private BerthException unwritable(IOException e) {
     return new BerthException(
         Reason.UNAVAILABLE, "cannot use the state folder " + folder + ": " + e.getMessage(), e);
-  }
-
-  private static String bootId() {
-    try {
-      return firstLine(BOOT_ID);
-    } catch (IOException e) {
-      return "unknown";
-    }
-  }
-
-  /** The first line of a file of the kernel's, which must be read in one go. */
-  static String firstLine(Path path) throws IOException {
-    try (BufferedReader reader = Files.newBufferedReader(path)) {
-      String line = reader.readLine();
-      return line == null ? "" : line.trim();
-    }
   }
 
   private static String join(List<Integer> numbers) {

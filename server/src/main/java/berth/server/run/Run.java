@@ -2,11 +2,8 @@ package berth.server.run;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.server.gpu.Gpu;
-import berth.server.gpu.GpuSample;
 import berth.server.reservation.Lifetime;
 import berth.server.reservation.Reservation;
-import berth.server.reservation.Reservation.HeldGpu;
 import berth.server.reservation.ReservationListener;
 import berth.server.reservation.ReservationRequest;
 import berth.server.reservation.RunHold;
@@ -31,7 +28,6 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
-import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -43,7 +39,6 @@ import org.slf4j.LoggerFactory;
 final class Run {
   private static final Logger log = LoggerFactory.getLogger(Run.class);
   private static final Duration LAST_OUTPUT = Duration.ofSeconds(10);
-  private static final Duration FRESH_SAMPLE = Duration.ofSeconds(2);
   private static final Duration REMOVE_AGAIN = Duration.ofSeconds(1);
   private static final Duration LOOK_AGAIN = Duration.ofMillis(200);
   private static final long PEAK_EVERY_SECONDS = 2;
@@ -723,9 +718,7 @@ final class Run {
   /** Releases the GPUs when the driver shows none of the run's processes on them any more. */
   private void freeGpus(RunHold hold, long endedNanos) throws InterruptedException {
     for (long now = endedNanos; !hold.gpus().isEmpty(); now = parts.gpus().nowNanos()) {
-      Optional<GpuSample> sample = parts.gpus().awaitSampleSince(now, FRESH_SAMPLE);
-      String why =
-          sample.map(fresh -> stillOn(hold.gpus(), fresh)).orElse("the driver does not answer");
+      String why = parts.leftOnGpus().lookAt(hold.gpus(), now);
       if (why.isEmpty()) {
         break;
       }
@@ -742,26 +735,6 @@ final class Run {
       Thread.sleep(LOOK_AGAIN.toMillis());
     }
     hold.release();
-  }
-
-  private String stillOn(List<HeldGpu> gpus, GpuSample sample) {
-    if (parts.ignoreStrangers() || sample.problem().isPresent()) {
-      return "";
-    }
-    List<String> found = new ArrayList<>();
-    for (Gpu gpu : sample.gpus()) {
-      if (gpus.stream().anyMatch(held -> held.uuid().equals(gpu.uuid()))
-          && gpu.processes().map(processes -> !processes.isEmpty()).orElse(false)) {
-        found.add(
-            "process "
-                + gpu.processes().get().stream()
-                    .map(process -> "" + process.pid())
-                    .collect(Collectors.joining(", "))
-                + " is still on GPU "
-                + gpu.index());
-      }
-    }
-    return String.join("; ", found);
   }
 
   private void limitTime() {

@@ -25,7 +25,7 @@ record RunParts(
     ExecutorService threads,
     Duration callerGrace,
     long outputLimit,
-    boolean ignoreStrangers,
+    LeftOnGpus leftOnGpus,
     BooleanSupplier stopping) {
 
   /** Whether this process is about to end, and runs are left to the next. */

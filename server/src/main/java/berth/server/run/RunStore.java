@@ -2,12 +2,12 @@ package berth.server.run;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.server.reservation.KernelFiles;
 import berth.server.run.RunRecord.Ended;
 import berth.server.run.RunRecord.ExitReason;
 import berth.server.run.RunRecord.Phase;
 import berth.server.run.RunRecord.Started;
 import berth.server.run.RunRecord.Stop;
-import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.Reader;
 import java.io.Writer;
@@ -39,7 +39,7 @@ final class RunStore {
   record Stored(RunFolder folder, RunRecord record, byte[] request, boolean sameBoot) {}
 
   private final Path folder;
-  private final String boot = bootId();
+  private final String boot = KernelFiles.bootId();
 
   RunStore(Path folder) {
     this.folder = folder.toAbsolutePath();
@@ -199,15 +199,5 @@ final class RunStore {
   private BerthException unwritable(IOException e) {
     return new BerthException(
         Reason.UNAVAILABLE, "cannot use the folder of runs " + folder + ": " + e.getMessage(), e);
-  }
-
-  private static String bootId() {
-    // Must be read in one go.
-    try (BufferedReader file =
-        Files.newBufferedReader(Path.of("/proc/sys/kernel/random/boot_id"))) {
-      return file.readLine();
-    } catch (IOException e) {
-      return "unknown";
-    }
   }
 }

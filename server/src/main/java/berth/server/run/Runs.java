@@ -93,7 +93,7 @@ public final class Runs implements AutoCloseable {
             Executors.newCachedThreadPool(daemonThreads("run-worker")),
             settings.callerGrace,
             settings.outputLimit,
-            settings.ignoreStrangers,
+            new LeftOnGpus(gpus, settings.ignoreStrangers),
             () -> closed);
   }
 

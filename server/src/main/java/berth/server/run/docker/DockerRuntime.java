@@ -2,11 +2,8 @@ package berth.server.run.docker;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.server.reservation.Reservation.HeldGpu;
 import berth.server.reservation.Reservations;
-import berth.server.run.GpuVariables;
 import berth.server.run.Launch;
-import berth.server.run.RunSpec;
 import berth.server.run.Runtime;
 import com.github.dockerjava.api.DockerClient;
 import com.github.dockerjava.api.async.ResultCallback;
@@ -19,15 +16,8 @@ import com.github.dockerjava.api.exception.DockerClientException;
 import com.github.dockerjava.api.exception.DockerException;
 import com.github.dockerjava.api.exception.NotFoundException;
 import com.github.dockerjava.api.exception.NotModifiedException;
-import com.github.dockerjava.api.model.Bind;
-import com.github.dockerjava.api.model.Capability;
 import com.github.dockerjava.api.model.Container;
-import com.github.dockerjava.api.model.ContainerConfig;
-import com.github.dockerjava.api.model.DeviceRequest;
 import com.github.dockerjava.api.model.Event;
-import com.github.dockerjava.api.model.HostConfig;
-import com.github.dockerjava.api.model.LogConfig;
-import com.github.dockerjava.api.model.Ulimit;
 import com.github.dockerjava.core.DefaultDockerClientConfig;
 import com.github.dockerjava.core.DockerClientImpl;
 import com.github.dockerjava.zerodep.ZerodepDockerHttpClient;
@@ -39,7 +29,6 @@ import java.time.Instant;
 import java.time.format.DateTimeParseException;
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -61,18 +50,9 @@ import org.slf4j.LoggerFactory;
 public final class DockerRuntime implements Runtime {
   private static final Logger log = LoggerFactory.getLogger(DockerRuntime.class);
 
-  static final String RUN = "berth.run";
-  static final String SERVER = "berth.server";
-  static final String STATE = "berth.state";
-  static final String GPUS = "berth.gpus";
-  static final String OWNER = "berth.owner";
-
-  private static final long MOST_PROCESSES = 16384;
   private static final int MOST_CONNECTIONS = 2000;
   private static final int MOST_BROKEN = 20;
   private static final Duration CONNECTING = Duration.ofSeconds(5);
-  // How long after an answer nobody asks whether the engine is there.
-  private static final Duration PRESENT = Duration.ofSeconds(1);
   private static final Duration OUTAGE = Duration.ofSeconds(60);
   private static final Duration ASK_AGAIN = Duration.ofMillis(100);
   private static final Duration EVENTS_BACK = Duration.ofSeconds(60);
@@ -100,7 +80,6 @@ public final class DockerRuntime implements Runtime {
   private final Set<String> startedHere = ConcurrentHashMap.newKeySet();
   private final Set<String> signalled = ConcurrentHashMap.newKeySet();
   private final Map<String, Instant> deadSince = new HashMap<>();
-  private volatile long answeredNanos = System.nanoTime() - PRESENT.toNanos();
   private volatile Optional<Runtime.Info> found = Optional.empty();
   private volatile GpuAccess gpuAccess = GpuAccess.NONE;
 
@@ -194,7 +173,10 @@ public final class DockerRuntime implements Runtime {
           Reason.CONFLICT, "containers cannot get at GPUs: " + gpuAccess.description());
     }
     InspectImageResponse image = image(launch.image().orElseThrow(), progress);
-    CreateContainerCmd creation = creation(launch, image);
+    CreateContainerCmd creation =
+        new Recipe(settings.serverName, state, launcher, gpuAccess)
+            .of(launch, image, docker.createContainerCmd(image.getId()))
+            .withName(name(launch.runId()));
     try {
       return created(calling(() -> creation.exec().getId()));
     } catch (ConflictException e) {
@@ -207,123 +189,6 @@ public final class DockerRuntime implements Runtime {
 
   private static Created created(String id) {
     return new Created(id, Optional.of(new Running(id, OptionalInt.empty(), true, List.of())));
-  }
-
-  private CreateContainerCmd creation(Launch launch, InspectImageResponse image) {
-    List<String> entrypoint = new ArrayList<>(launcher.entrypoint());
-    entrypoint.addAll(words(launch, image));
-    Map<String, String> env = new LinkedHashMap<>(launch.env());
-    env.putAll(GpuVariables.inContainer(launch.gpus()));
-    HostConfig host = hostConfig(launch);
-    if (!launch.gpus().isEmpty()) {
-      addGpus(launch.gpus(), host, env);
-    }
-    Map<String, String> labels = new LinkedHashMap<>();
-    labels.put(RUN, launch.runId());
-    labels.put(SERVER, settings.serverName);
-    labels.put(STATE, state);
-    labels.put(GPUS, GpuVariables.indices(launch.gpus()));
-    labels.put(OWNER, launch.owner().toString());
-    CreateContainerCmd creation =
-        docker
-            .createContainerCmd(image.getId())
-            .withName(name(launch.runId()))
-            .withLabels(labels)
-            .withEntrypoint(entrypoint)
-            .withCmd(List.of())
-            .withEnv(env.entrySet().stream().map(e -> e.getKey() + "=" + e.getValue()).toList())
-            .withWorkingDir(launch.workingDir())
-            .withAttachStdout(false)
-            .withAttachStderr(false)
-            .withHostConfig(host);
-    // The host's network brings the host's name.
-    if (launch.network() != RunSpec.Network.HOST) {
-      creation.withHostName(launch.runId());
-    }
-    launch.user().ifPresent(user -> creation.withUser(user.uid() + ":" + user.gid()));
-    return creation;
-  }
-
-  private HostConfig hostConfig(Launch launch) {
-    List<Bind> binds = new ArrayList<>();
-    // A pipe can be written to on a mount that is read-only, but not replaced by something else.
-    binds.add(Bind.parse(launch.folder().io() + ":" + Launcher.IO + ":ro"));
-    binds.add(Bind.parse(launch.folder().mark() + ":" + Launcher.MARK));
-    binds.add(Bind.parse(launch.folder().work() + ":/work"));
-    launcher.bind().map(Bind::parse).ifPresent(binds::add);
-    for (Launch.Bind bind : launch.binds()) {
-      binds.add(Bind.parse(bind.source() + ":" + bind.target() + (bind.readOnly() ? ":ro" : "")));
-    }
-    HostConfig host =
-        HostConfig.newHostConfig()
-            .withInit(true)
-            .withNetworkMode(
-                switch (launch.network()) {
-                  case OWN -> "bridge";
-                  case HOST -> "host";
-                  case NONE -> "none";
-                })
-            .withSecurityOpts(List.of("no-new-privileges"))
-            .withCapDrop(Capability.ALL)
-            .withPidsLimit(launch.limits().processes().orElse(MOST_PROCESSES))
-            .withBinds(binds)
-            // The output goes by the run's own pipes.
-            .withLogConfig(new LogConfig(LogConfig.LoggingType.NONE))
-            .withUlimits(
-                launch.ulimits().entrySet().stream()
-                    .map(e -> new Ulimit(e.getKey(), e.getValue(), e.getValue()))
-                    .toList());
-    launch.limits().memory().ifPresent(bytes -> host.withMemory(bytes).withMemorySwap(bytes));
-    launch.limits().cpus().ifPresent(cpus -> host.withNanoCPUs((long) (cpus * 1e9)));
-    launch.limits().sharedMemory().ifPresent(host::withShmSize);
-    return host;
-  }
-
-  private void addGpus(List<HeldGpu> gpus, HostConfig host, Map<String, String> env) {
-    List<String> uuids = gpus.stream().map(HeldGpu::uuid).toList();
-    switch (gpuAccess) {
-      case DEVICE_REQUESTS ->
-          host.withDeviceRequests(
-              List.of(
-                  new DeviceRequest()
-                      .withDriver("nvidia")
-                      .withDeviceIds(uuids)
-                      .withCapabilities(List.of(List.of("gpu", "compute", "utility")))));
-      case NVIDIA_RUNTIME -> {
-        host.withRuntime("nvidia");
-        env.put("NVIDIA_VISIBLE_DEVICES", String.join(",", uuids));
-        env.put("NVIDIA_DRIVER_CAPABILITIES", "compute,utility");
-      }
-      case CDI ->
-          host.withDeviceRequests(
-              List.of(
-                  new DeviceRequest()
-                      .withDriver("cdi")
-                      .withDeviceIds(
-                          uuids.stream().map(uuid -> "nvidia.com/gpu=" + uuid).toList())));
-      case SIMULATED -> env.put("NVIDIA_VISIBLE_DEVICES", "void");
-      case NONE -> throw new AssertionError("refused before");
-    }
-  }
-
-  private static List<String> words(Launch launch, InspectImageResponse image) {
-    ContainerConfig config = image.getConfig();
-    List<String> words = new ArrayList<>();
-    if (launch.entrypoint().isPresent()) {
-      words.addAll(launch.entrypoint().get());
-    } else if (config != null && config.getEntrypoint() != null) {
-      words.addAll(List.of(config.getEntrypoint()));
-    }
-    if (!launch.command().isEmpty()) {
-      words.addAll(launch.command());
-    } else if (launch.entrypoint().isEmpty() && config != null && config.getCmd() != null) {
-      words.addAll(List.of(config.getCmd()));
-    }
-    if (words.isEmpty()) {
-      throw new BerthException(
-          Reason.INVALID, launch.image().orElseThrow() + " has no command of its own; name one");
-    }
-    return words;
   }
 
   private InspectImageResponse image(String name, Progress progress) throws InterruptedException {
@@ -525,10 +390,14 @@ public final class DockerRuntime implements Runtime {
       return;
     }
     for (Container container :
-        docker.listContainersCmd().withShowAll(true).withLabelFilter(List.of(SERVER)).exec()) {
+        docker
+            .listContainersCmd()
+            .withShowAll(true)
+            .withLabelFilter(List.of(Recipe.SERVER))
+            .exec()) {
       Map<String, String> labels = container.getLabels();
-      String runId = labels.get(RUN);
-      String owner = labels.get(STATE);
+      String runId = labels.get(Recipe.RUN);
+      String owner = labels.get(Recipe.STATE);
       if (runId == null || owner == null) {
         continue;
       }
@@ -536,7 +405,7 @@ public final class DockerRuntime implements Runtime {
         log.warn(
             "removing the container of {} of {}, whom nobody knows any more",
             runId,
-            labels.get(SERVER));
+            labels.get(Recipe.SERVER));
         try {
           remove(runId);
         } catch (BerthException e) {
@@ -594,9 +463,7 @@ public final class DockerRuntime implements Runtime {
     long deadline = System.nanoTime() + OUTAGE.toNanos();
     while (true) {
       try {
-        T answer = call.get();
-        answeredNanos = System.nanoTime();
-        return answer;
+        return call.get();
       } catch (DockerException | BerthException e) {
         throw e;
       } catch (RuntimeException e) {
