@@ -43,7 +43,7 @@ public record Address(String host, int port) {
   }
 
   /** Whether only processes of this machine can reach a server that listens here. */
-  boolean isLoopback() {
+  public boolean isLoopback() {
     return resolve().isLoopbackAddress();
   }
 

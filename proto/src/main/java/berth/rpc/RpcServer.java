@@ -78,6 +78,7 @@ public final class RpcServer implements AutoCloseable {
     private final List<ServerServiceDefinition> services = new ArrayList<>();
     private ServerCredentials credentials = InsecureServerCredentials.create();
     private boolean beyondLoopback;
+    private int maxMessageBytes = MAX_MESSAGE_BYTES;
     private Runnable endStreams = () -> {};
 
     private Builder(Address address) {
@@ -99,6 +100,12 @@ public final class RpcServer implements AutoCloseable {
     /** Allows a server without TLS to listen beyond loopback, where anyone can call it. */
     public Builder insecureBeyondLoopback(boolean allowed) {
       beyondLoopback |= allowed;
+      return this;
+    }
+
+    /** Takes no larger messages, where callers have no reason to send any. */
+    public Builder maxMessageBytes(int bytes) {
+      maxMessageBytes = bytes;
       return this;
     }
 
@@ -133,10 +140,11 @@ public final class RpcServer implements AutoCloseable {
       NettyServerBuilder builder =
           NettyServerBuilder.forAddress(
                   new InetSocketAddress(address.resolve(), address.port()), credentials)
-              .maxInboundMessageSize(MAX_MESSAGE_BYTES)
+              .maxInboundMessageSize(maxMessageBytes)
               .keepAliveTime(KEEP_ALIVE_SECONDS, TimeUnit.SECONDS)
               .permitKeepAliveTime(KEEP_ALIVE_SECONDS / 2, TimeUnit.SECONDS)
               .permitKeepAliveWithoutCalls(true)
+              .intercept(new Caller.Interceptor())
               .addServices(services)
               .addService(health.getHealthService())
               .addService(ProtoReflectionServiceV1.newInstance());

@@ -1,15 +1,24 @@
 package berth.registry;
 
 import berth.command.DaemonOptions;
+import berth.command.DurationConverter;
 import berth.command.ExitCode;
 import berth.command.Termination;
 import berth.command.Version;
+import berth.registry.directory.Directory;
+import berth.registry.directory.LeaseTerms;
+import berth.registry.directory.MemoryDirectory;
+import berth.registry.directory.RegistryGrpcService;
 import berth.rpc.RpcServer;
+import java.time.Duration;
 import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Option;
 
 /** The options of {@code berth-registry}, and the wiring of its parts. */
 @Command(
@@ -17,31 +26,55 @@ import picocli.CommandLine.Mixin;
     mixinStandardHelpOptions = true,
     versionProvider = Version.class,
     sortOptions = false,
-    description = {
-      "The meeting point of GPU servers and their users. Runs until SIGTERM.",
-      "This version answers health checks and reflection only; servers cannot register yet.",
-    },
+    description =
+        "The meeting point of GPU servers and their users: knows which servers are there and which"
+            + " of their GPUs are free. Runs until SIGTERM.",
     footer = {
       "",
       "Every option but --config, --stacktrace, --help and --version may also stand in the file, as"
           + " 'listen: 127.0.0.1:18811'.",
+      "Durations: 500ms, 30s, 10m, 2h.",
     })
 final class RegistryCommand implements Callable<Integer> {
   private static final Logger log = LoggerFactory.getLogger("berth-registry");
   private static final int PORT = 18811;
+  // Nobody has a reason to send more: a registration has at most 64 KiB.
+  private static final int MAX_MESSAGE_BYTES = 256 << 10;
+  private static final int MAX_SERVERS = 20_000;
+  private static final int THREADS = 16;
 
   @Mixin private final DaemonOptions daemon = new DaemonOptions(PORT);
 
+  @Option(
+      names = "--lease",
+      paramLabel = "DURATION",
+      defaultValue = "5s",
+      converter = DurationConverter.class,
+      description =
+          "How long a server that falls silent stays known; servers report twice and a half in this"
+              + " time (default: ${DEFAULT-VALUE}).")
+  private Duration lease;
+
   @Override
   public Integer call() throws InterruptedException {
+    LeaseTerms terms = new LeaseTerms(lease, MAX_SERVERS);
+    ExecutorService executor = Executors.newFixedThreadPool(THREADS);
     try (Termination termination = Termination.onSignal();
-        RpcServer server =
-            RpcServer.listenOn(daemon.address())
-                .insecureBeyondLoopback(daemon.insecure())
-                .start()) {
-      log.info("listens on {}", server.address());
-      termination.await();
-      log.info("stopping");
+        Directory directory = new MemoryDirectory(terms)) {
+      RegistryGrpcService service = new RegistryGrpcService(directory, executor);
+      try (RpcServer server =
+          RpcServer.listenOn(daemon.address())
+              .insecureBeyondLoopback(daemon.insecure())
+              .maxMessageBytes(MAX_MESSAGE_BYTES)
+              .service(service)
+              .endStreams(service::close)
+              .start()) {
+        log.info("listens on {}", server.address());
+        termination.await();
+        log.info("stopping");
+      }
+    } finally {
+      executor.shutdownNow();
     }
     return ExitCode.OK;
   }

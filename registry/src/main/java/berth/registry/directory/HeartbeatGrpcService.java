@@ -1,0 +1,101 @@
+package berth.registry.directory;
+
+import berth.rpc.Statuses;
+import berth.v1.HeartbeatRequest;
+import berth.v1.HeartbeatResponse;
+import io.grpc.stub.ServerCallStreamObserver;
+import io.grpc.stub.StreamObserver;
+import java.util.concurrent.Executor;
+
+/**
+ * One server's stream of heartbeats. Those that come faster than the store takes them are joined to
+ * one, so a stream keeps one heartbeat at most.
+ */
+final class HeartbeatGrpcService implements StreamObserver<HeartbeatRequest> {
+  private final ServerCallStreamObserver<HeartbeatResponse> observer;
+  private final Directory directory;
+  private final Executor executor;
+  private HeartbeatRequest pending;
+  private boolean working;
+  private boolean ended;
+
+  HeartbeatGrpcService(
+      StreamObserver<HeartbeatResponse> observer, Directory directory, Executor executor) {
+    this.observer = (ServerCallStreamObserver<HeartbeatResponse>) observer;
+    this.directory = directory;
+    this.executor = executor;
+    // Without a handler gRPC would throw at whoever answers after the end.
+    this.observer.setOnCancelHandler(() -> {});
+  }
+
+  @Override
+  public void onNext(HeartbeatRequest request) {
+    synchronized (this) {
+      pending = pending == null ? request : joined(pending, request);
+      if (working || ended) {
+        return;
+      }
+      working = true;
+    }
+    executor.execute(this::work);
+  }
+
+  @Override
+  public void onError(Throwable failure) {
+    end();
+  }
+
+  @Override
+  public void onCompleted() {
+    if (end()) {
+      observer.onCompleted();
+    }
+  }
+
+  private void work() {
+    while (true) {
+      HeartbeatRequest request;
+      synchronized (this) {
+        if (pending == null || ended) {
+          working = false;
+          return;
+        }
+        request = pending;
+        pending = null;
+      }
+      try {
+        ServerRules.check(request);
+        answer(directory.heartbeat(request));
+      } catch (RuntimeException | Error e) {
+        if (end()) {
+          observer.onError(Statuses.toException(e));
+        }
+      }
+    }
+  }
+
+  // Who does not read its answers misses those that say nothing new.
+  private synchronized void answer(HeartbeatResponse response) {
+    if (!ended && (observer.isReady() || !response.getKnown())) {
+      observer.onNext(response);
+    }
+  }
+
+  private synchronized boolean end() {
+    boolean first = !ended;
+    ended = true;
+    pending = null;
+    return first;
+  }
+
+  private static HeartbeatRequest joined(HeartbeatRequest earlier, HeartbeatRequest later) {
+    HeartbeatRequest.Builder joined = later.toBuilder();
+    if (earlier.hasInfo() && !later.hasInfo()) {
+      joined.setInfo(earlier.getInfo());
+    }
+    if (earlier.hasStatus() && !later.hasStatus()) {
+      joined.setStatus(earlier.getStatus());
+    }
+    return joined.build();
+  }
+}

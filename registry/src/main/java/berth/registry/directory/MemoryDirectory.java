@@ -1,0 +1,189 @@
+package berth.registry.directory;
+
+import berth.rpc.BerthException;
+import berth.rpc.Messages;
+import berth.rpc.Reason;
+import berth.v1.HeartbeatRequest;
+import berth.v1.HeartbeatResponse;
+import berth.v1.RegisterRequest;
+import berth.v1.RegisterResponse;
+import berth.v1.Server;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.Map;
+import java.util.Optional;
+import java.util.UUID;
+import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** Keeps everything in memory. After a restart the servers fill it again with their heartbeats. */
+public final class MemoryDirectory implements Directory {
+  private static final Logger log = LoggerFactory.getLogger(MemoryDirectory.class);
+
+  private static final class Member {
+    private Server server;
+    private long leaseEnd;
+
+    Member(Server server) {
+      this.server = server;
+    }
+  }
+
+  private final LeaseTerms terms;
+  private final LongSupplier nanoClock;
+  private final Roster roster = new Roster(UUID.randomUUID().toString());
+  private final Map<String, Member> byName = new HashMap<>();
+  private final Map<String, String> nameByAddress = new HashMap<>();
+  private long revision;
+  private long lastSweep;
+  private final Thread sweeper = new Thread(this::sweepForEver, "leases");
+  private volatile boolean closed;
+
+  public MemoryDirectory(LeaseTerms terms) {
+    this(terms, System::nanoTime);
+    sweeper.setDaemon(true);
+    sweeper.start();
+  }
+
+  /** One whose leases end only when {@link #sweep} is called. */
+  MemoryDirectory(LeaseTerms terms, LongSupplier nanoClock) {
+    this.terms = terms;
+    this.nanoClock = nanoClock;
+    this.lastSweep = nanoClock.getAsLong();
+  }
+
+  @Override
+  public synchronized RegisterResponse register(RegisterRequest request) {
+    String name = request.getInfo().getName();
+    String address = request.getInfo().getAddress();
+    Optional<Server> byThisName = known(name);
+    Optional<Server> byThisAddress =
+        Optional.ofNullable(nameByAddress.get(address)).flatMap(this::known);
+    Claim claim = Claim.decide(request, byThisName, byThisAddress);
+    if (byThisName.isEmpty() && byName.size() >= terms.maxServers()) {
+      throw new BerthException(
+          Reason.EXHAUSTED, byName.size() + " servers are known, which is as many as may be");
+    }
+    for (Server loser : claim.replaced()) {
+      log.warn("{}", claim.loss(loser, request));
+      if (!loser.getInfo().getName().equals(name)) {
+        forget(loser);
+      }
+    }
+    boolean isNew = byThisName.isEmpty() || !claim.replaced().isEmpty();
+    if (isNew) {
+      log.info("{} at {} is here", name, address);
+    }
+    byThisName.ifPresent(server -> nameByAddress.remove(server.getInfo().getAddress()));
+    Server server =
+        Server.newBuilder()
+            .setInfo(request.getInfo())
+            .setStatus(request.getStatus())
+            .setInstance(request.getInstance())
+            .setGeneration(claim.generation())
+            .setRegisteredAt(
+                isNew ? Messages.timestamp(Instant.now()) : byThisName.get().getRegisteredAt())
+            .build();
+    Member member = new Member(server);
+    byName.put(name, member);
+    nameByAddress.put(address, name);
+    renew(member);
+    roster.put(server, ++revision);
+    return terms.response(request.getInstance(), claim.generation());
+  }
+
+  @Override
+  public synchronized HeartbeatResponse heartbeat(HeartbeatRequest request) {
+    Member member = byName.get(request.getName());
+    if (member == null) {
+      return HeartbeatResponse.newBuilder().setUnknown(true).build();
+    }
+    if (!member.server.getInstance().equals(request.getInstance())) {
+      return HeartbeatResponse.newBuilder().setReplacedBy(Claim.describe(member.server)).build();
+    }
+    renew(member);
+    LeaseTerms.changed(member.server, request)
+        .ifPresent(
+            changed -> {
+              member.server = changed;
+              roster.put(changed, ++revision);
+            });
+    return HeartbeatResponse.newBuilder().setKnown(true).build();
+  }
+
+  @Override
+  public synchronized void deregister(String name, String instance) {
+    known(name)
+        .filter(server -> server.getInstance().equals(instance))
+        .ifPresent(
+            server -> {
+              log.info("{} has left", Claim.describe(server));
+              forget(server);
+            });
+  }
+
+  @Override
+  public Roster roster() {
+    return roster;
+  }
+
+  @Override
+  public void close() {
+    closed = true;
+    sweeper.interrupt();
+    roster.close();
+  }
+
+  /** Forgets those whose leases are over. */
+  synchronized void sweep() {
+    long now = nanoClock.getAsLong();
+    long pause = now - lastSweep;
+    lastSweep = now;
+    // Nobody could be heard while this process itself stood still.
+    long unheard = pause > terms.lease().toNanos() / 2 ? pause : 0;
+    Iterator<Member> members = byName.values().iterator();
+    while (members.hasNext()) {
+      Member member = members.next();
+      member.leaseEnd += unheard;
+      if (member.leaseEnd - now <= 0) {
+        members.remove();
+        nameByAddress.remove(member.server.getInfo().getAddress());
+        log.warn(
+            "{} was not heard for {} ms and is gone",
+            Claim.describe(member.server),
+            terms.lease().toMillis());
+        roster.remove(member.server.getInfo().getName(), ++revision);
+      }
+    }
+  }
+
+  private void sweepForEver() {
+    Duration pause = terms.lease().dividedBy(20);
+    try {
+      while (!closed) {
+        TimeUnit.NANOSECONDS.sleep(pause.toNanos());
+        sweep();
+      }
+    } catch (InterruptedException e) {
+      // Closed.
+    }
+  }
+
+  private Optional<Server> known(String name) {
+    return Optional.ofNullable(byName.get(name)).map(member -> member.server);
+  }
+
+  private void renew(Member member) {
+    member.leaseEnd = nanoClock.getAsLong() + terms.lease().toNanos();
+  }
+
+  private void forget(Server server) {
+    byName.remove(server.getInfo().getName());
+    nameByAddress.remove(server.getInfo().getAddress());
+    roster.remove(server.getInfo().getName(), ++revision);
+  }
+}

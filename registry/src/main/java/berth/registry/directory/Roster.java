@@ -1,0 +1,209 @@
+package berth.registry.directory;
+
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.v1.Server;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.NavigableMap;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentSkipListMap;
+import java.util.concurrent.locks.LockSupport;
+
+/**
+ * Who is known, and what changed since when.
+ *
+ * <p>Every change has a revision, later ones a higher one. Of each server only the newest change is
+ * kept, and of those that are gone a bounded number: so a reader who remembers a revision can be
+ * told all that is different since, whatever its pace, at no cost but its own.
+ *
+ * <p>Any thread may read, without waiting for anybody. Changes come from the {@link Directory}.
+ */
+public final class Roster implements AutoCloseable {
+  private static final int MAX_GONE = 10_000;
+  // Many changes at once are one piece of news.
+  private static final long PAUSE_BETWEEN_NEWS_NANOS = 5_000_000;
+
+  /** A mark in the course of changes, as callers keep it. */
+  public record Position(String epoch, long revision) {
+    @Override
+    public String toString() {
+      return epoch + ":" + revision;
+    }
+
+    /**
+     * @throws BerthException INVALID if it is none
+     */
+    public static Position parse(String text) {
+      int colon = text.lastIndexOf(':');
+      try {
+        return new Position(text.substring(0, colon), Long.parseLong(text.substring(colon + 1)));
+      } catch (NumberFormatException | StringIndexOutOfBoundsException e) {
+        throw new BerthException(Reason.INVALID, "'" + text + "' is no revision", e);
+      }
+    }
+  }
+
+  /**
+   * The newest change of a server.
+   *
+   * @param listed the server; empty if it is gone
+   */
+  record Change(long revision, String name, Optional<Listed> listed) {
+    private static final Comparator<Change> ORDER =
+        Comparator.comparingLong(Change::revision).thenComparing(Change::name);
+  }
+
+  private final String epoch;
+  private final NavigableMap<String, Listed> byName = new ConcurrentSkipListMap<>();
+  private final NavigableMap<Change, Change> changes = new ConcurrentSkipListMap<>(Change.ORDER);
+  private final Map<String, Change> newest = new HashMap<>();
+  private final NavigableMap<Change, Change> gone = new ConcurrentSkipListMap<>(Change.ORDER);
+  // Read without a lock; written after what they stand for.
+  private volatile long revision;
+  private volatile long forgotten;
+
+  private final Set<Runnable> listeners = ConcurrentHashMap.newKeySet();
+  private final Thread newsThread = new Thread(this::tellNews, "roster-news");
+  private volatile boolean closed;
+
+  /**
+   * @param epoch what tells the revisions of this roster from those of others
+   */
+  Roster(String epoch) {
+    this.epoch = epoch;
+    newsThread.setDaemon(true);
+    newsThread.start();
+  }
+
+  /** The newest revision. */
+  public Position position() {
+    return new Position(epoch, revision);
+  }
+
+  public int size() {
+    return byName.size();
+  }
+
+  Optional<Listed> find(String name) {
+    return Optional.ofNullable(byName.get(name));
+  }
+
+  /** All servers whose names come after {@code name}, by name. */
+  Iterable<Listed> after(String name) {
+    return byName.tailMap(name, false).values();
+  }
+
+  /** All servers, by name. */
+  Iterable<Listed> all() {
+    return byName.values();
+  }
+
+  /** Whether all changes after {@code position} are still known. */
+  boolean knowsChangesAfter(Position position) {
+    return position.epoch.equals(epoch) && position.revision >= forgotten;
+  }
+
+  /**
+   * The first changes after a revision, in their order: {@code atMost} of them, and those that
+   * happened together with the last of these.
+   */
+  List<Change> changesAfter(long since, int atMost) {
+    long until = revision;
+    List<Change> found = new ArrayList<>();
+    // No name comes after this one.
+    Change start = new Change(since, "\uffff", Optional.empty());
+    for (Change change : changes.tailMap(start, false).values()) {
+      boolean full = found.size() >= atMost;
+      if (change.revision > until
+          || full && change.revision != found.get(found.size() - 1).revision) {
+        break;
+      }
+      found.add(change);
+    }
+    return found;
+  }
+
+  /** Calls {@code listener} soon after every change, in one thread. Run the result to end that. */
+  public Runnable listen(Runnable listener) {
+    listeners.add(listener);
+    return () -> listeners.remove(listener);
+  }
+
+  /** Says that nothing is known of changes up to a revision, at which the servers follow. */
+  synchronized void beginAt(long at) {
+    forgotten = at;
+    publish(at);
+  }
+
+  /** Notes how a server is now. */
+  synchronized void put(Server server, long at) {
+    String name = server.getInfo().getName();
+    Listed before = byName.get(name);
+    Listed listed = Listed.of(server, at, Optional.ofNullable(before));
+    byName.put(name, listed);
+    note(new Change(at, name, Optional.of(listed)));
+    publish(at);
+  }
+
+  /** Notes that a server is gone. */
+  synchronized void remove(String name, long at) {
+    if (byName.remove(name) != null) {
+      note(new Change(at, name, Optional.empty()));
+    }
+    publish(at);
+  }
+
+  /** Notes that nothing else has changed up to a revision. */
+  synchronized void publish(long at) {
+    if (at > revision) {
+      revision = at;
+      LockSupport.unpark(newsThread);
+    }
+  }
+
+  @Override
+  public void close() {
+    closed = true;
+    LockSupport.unpark(newsThread);
+  }
+
+  // A reader may meet a change twice, never miss it: the new one is there before the old one goes.
+  private void note(Change change) {
+    changes.put(change, change);
+    Change old = newest.put(change.name, change);
+    if (old != null) {
+      changes.remove(old);
+      gone.remove(old);
+    }
+    if (change.listed.isEmpty()) {
+      gone.put(change, change);
+      if (gone.size() > MAX_GONE) {
+        Change oldest = gone.firstKey();
+        forgotten = oldest.revision;
+        gone.remove(oldest);
+        changes.remove(oldest);
+        newest.remove(oldest.name);
+      }
+    }
+  }
+
+  private void tellNews() {
+    long told = 0;
+    while (!closed) {
+      long now = revision;
+      if (now == told) {
+        LockSupport.park();
+        continue;
+      }
+      told = now;
+      listeners.forEach(Runnable::run);
+      LockSupport.parkNanos(PAUSE_BETWEEN_NEWS_NANOS);
+    }
+  }
+}

@@ -1,0 +1,90 @@
+package berth.registry.directory;
+
+import berth.rpc.Address;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.v1.HeartbeatRequest;
+import berth.v1.RegisterRequest;
+import berth.v1.ServerInfo;
+import com.google.protobuf.Message;
+import java.util.Map;
+import java.util.regex.Pattern;
+
+/** What servers may say of themselves. */
+public final class ServerRules {
+  private static final int MAX_BYTES = 64 << 10;
+  private static final int MAX_INSTANCE = 100;
+  private static final int MAX_ADDRESS = 300;
+  private static final int MAX_LABELS = 64;
+  private static final int MAX_LABEL_KEY = 63;
+  private static final int MAX_LABEL_VALUE = 255;
+  private static final Pattern NAME = Pattern.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,99}");
+
+  private ServerRules() {}
+
+  /**
+   * @throws BerthException INVALID if something is too long, or not what it should be
+   */
+  public static void check(RegisterRequest request) {
+    checkSize(request);
+    checkInstance(request.getInstance());
+    checkInfo(request.getInfo());
+  }
+
+  /**
+   * @throws BerthException INVALID as for a registration
+   */
+  public static void check(HeartbeatRequest request) {
+    checkSize(request);
+    checkInstance(request.getInstance());
+    checkName(request.getName());
+    if (request.hasInfo()) {
+      checkInfo(request.getInfo());
+      check(
+          request.getInfo().getName().equals(request.getName()),
+          "a heartbeat of '" + request.getName() + "' cannot give it another name");
+    }
+  }
+
+  private static void checkInfo(ServerInfo info) {
+    checkName(info.getName());
+    check(
+        info.getAddress().length() <= MAX_ADDRESS,
+        "the address has " + info.getAddress().length() + " characters, at most " + MAX_ADDRESS);
+    check(
+        Address.parse(info.getAddress(), 0).port() > 0,
+        "the address '" + info.getAddress() + "' has no port");
+    check(
+        info.getLabelsCount() <= MAX_LABELS,
+        info.getLabelsCount() + " labels, at most " + MAX_LABELS);
+    for (Map.Entry<String, String> label : info.getLabelsMap().entrySet()) {
+      int key = label.getKey().length();
+      check(
+          key >= 1 && key <= MAX_LABEL_KEY && label.getValue().length() <= MAX_LABEL_VALUE,
+          "the label '" + label.getKey() + "' is empty or too long");
+    }
+  }
+
+  private static void checkName(String name) {
+    check(
+        NAME.matcher(name).matches(),
+        "'" + name + "' is no name of a server: letters, digits, dots, dashes and underscores");
+  }
+
+  private static void checkInstance(String instance) {
+    check(
+        !instance.isEmpty() && instance.length() <= MAX_INSTANCE,
+        "the instance must have 1 to " + MAX_INSTANCE + " characters");
+  }
+
+  private static void checkSize(Message message) {
+    int bytes = message.getSerializedSize();
+    check(bytes <= MAX_BYTES, "a server of " + bytes + " bytes, at most " + MAX_BYTES);
+  }
+
+  private static void check(boolean holds, String otherwise) {
+    if (!holds) {
+      throw new BerthException(Reason.INVALID, otherwise);
+    }
+  }
+}

@@ -1,0 +1,60 @@
+package berth.registry.directory;
+
+import static berth.registry.directory.Servers.registration;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.time.Duration;
+import java.util.concurrent.atomic.AtomicLong;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+
+class MemoryDirectoryTest extends DirectoryContract {
+  private final Directory directory = new MemoryDirectory(TERMS);
+
+  @AfterEach
+  void close() {
+    directory.close();
+  }
+
+  @Override
+  Directory directory() {
+    return directory;
+  }
+
+  @Test
+  void aLeaseEndsWhenItsTimeIsOver() {
+    AtomicLong clock = new AtomicLong();
+    try (MemoryDirectory other = new MemoryDirectory(TERMS, clock::get)) {
+      other.register(registration("gpu01", "h1:18812", "a", 2));
+      for (int tenths = 1; tenths < 20; tenths++) {
+        pass(clock, other, 100);
+        assertThat(other.roster().size()).isEqualTo(1);
+      }
+
+      pass(clock, other, 100);
+
+      assertThat(other.roster().size()).isZero();
+    }
+  }
+
+  @Test
+  void aRegistryThatStoodStillBlamesNobodyForIt() {
+    AtomicLong clock = new AtomicLong();
+    try (MemoryDirectory other = new MemoryDirectory(TERMS, clock::get)) {
+      other.register(registration("gpu01", "h1:18812", "a", 2));
+
+      pass(clock, other, 60_000);
+      assertThat(other.roster().size()).isEqualTo(1);
+
+      pass(clock, other, 900);
+      pass(clock, other, 900);
+      pass(clock, other, 900);
+      assertThat(other.roster().size()).isZero();
+    }
+  }
+
+  private static void pass(AtomicLong clock, MemoryDirectory directory, long millis) {
+    clock.addAndGet(Duration.ofMillis(millis).toNanos());
+    directory.sweep();
+  }
+}
