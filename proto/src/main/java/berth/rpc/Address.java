@@ -47,7 +47,10 @@ public record Address(String host, int port) {
     return resolve().isLoopbackAddress();
   }
 
-  InetAddress resolve() {
+  /**
+   * @throws BerthException INVALID if the host has no address
+   */
+  public InetAddress resolve() {
     try {
       return InetAddress.getByName(host);
     } catch (UnknownHostException e) {

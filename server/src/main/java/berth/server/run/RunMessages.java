@@ -262,6 +262,11 @@ public final class RunMessages {
     return message.build();
   }
 
+  /** What a registry is told of the services: their names and what they are. */
+  public static List<berth.v1.Service> services(Services services) {
+    return services.all().stream().map(RunMessages::service).toList();
+  }
+
   static berth.v1.Service service(Service service) {
     berth.v1.Limits.Builder limits =
         berth.v1.Limits.newBuilder()
