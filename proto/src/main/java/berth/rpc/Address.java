@@ -48,7 +48,9 @@ public record Address(String host, int port) {
   }
 
   /**
-   * @throws BerthException INVALID if the host has no address
+   * The address of the host.
+   *
+   * @throws BerthException if it has none
    */
   public InetAddress resolve() {
     try {

@@ -26,8 +26,6 @@ import berth.server.run.Services;
 import berth.server.run.docker.DockerRuntime;
 import berth.server.run.process.ProcessRuntime;
 import berth.v1.ServerInfo;
-import java.net.InetAddress;
-import java.net.UnknownHostException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
@@ -263,7 +261,7 @@ final class BerthdCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws InterruptedException {
-    String serverName = name.orElseGet(BerthdCommand::hostName);
+    String serverName = name.orElseGet(DaemonOptions::hostName);
     check(
         "--name",
         serverName.matches("[A-Za-z0-9][A-Za-z0-9._-]*"),
@@ -319,26 +317,22 @@ final class BerthdCommand implements Callable<Integer> {
                   .endStreams(gpus::close)
                   .start()) {
         log.info("{} listens on {}", serverName, server.address());
-        var presence =
-            new Presence.Settings(
-                this::findRegistries,
-                advertised,
-                server.address(),
-                ServerInfo.newBuilder()
-                    .setName(serverName)
-                    .addAllServices(RunMessages.services(catalogue))
-                    .setCpus(java.lang.Runtime.getRuntime().availableProcessors())
-                    .putAllLabels(labels)
-                    .setVersion(Version.current())
-                    .setRuntime(runtime.name())
-                    .build());
-        try (Presence present =
+        Optional<Presence> presence =
             registry.contains(NO_REGISTRY)
-                ? Presence.none()
-                : Presence.start(presence, gpus, reservations, allRuns)) {
-          termination.await();
-          log.info("stopping");
-        }
+                ? Optional.empty()
+                : Optional.of(
+                    Presence.start(
+                        new Presence.Settings(
+                            this::findRegistries,
+                            advertised,
+                            server.address(),
+                            info(serverName, catalogue)),
+                        gpus,
+                        reservations,
+                        allRuns));
+        termination.await();
+        log.info("stopping");
+        presence.ifPresent(Presence::close);
       }
     }
     return ExitCode.OK;
@@ -351,6 +345,17 @@ final class BerthdCommand implements Callable<Integer> {
               new DockerRuntime.Settings(docker, serverName, state, simulated, reapAfter));
       case process -> new ProcessRuntime(id -> Runs.folder(state, id));
     };
+  }
+
+  private ServerInfo info(String serverName, Services catalogue) {
+    return ServerInfo.newBuilder()
+        .setName(serverName)
+        .addAllServices(RunMessages.services(catalogue))
+        .setCpus(java.lang.Runtime.getRuntime().availableProcessors())
+        .putAllLabels(labels)
+        .setVersion(Version.current())
+        .setRuntime(runtime.name())
+        .build();
   }
 
   private List<Address> registries() {
@@ -383,13 +388,5 @@ final class BerthdCommand implements Callable<Integer> {
             ? Path.of("/var/lib")
             : Path.of(home, ".local", "state");
     return base.resolve("berth").resolve(serverName);
-  }
-
-  private static String hostName() {
-    try {
-      return InetAddress.getLocalHost().getHostName();
-    } catch (UnknownHostException e) {
-      return "localhost";
-    }
   }
 }

@@ -209,12 +209,12 @@ public final class Presence implements AutoCloseable {
         ServerStatus status = self.status();
         boolean changed = !info.equals(known.info) || !status.equals(known.status);
         if (due || changed) {
-          HeartbeatResponse answer =
-              heartbeats.beat(heartbeat(known, info, status), CALL_TIMEOUT);
+          HeartbeatResponse answer = heartbeats.beat(heartbeat(known, info, status), CALL_TIMEOUT);
           if (!answer.getKnown()) {
             registration = Optional.empty();
             if (answer.hasReplacedBy()) {
-              trouble("a newer server is registered in place of this one: " + answer.getReplacedBy());
+              trouble(
+                  "a newer server is registered in place of this one: " + answer.getReplacedBy());
               pause(PAUSE_AFTER_REFUSAL);
             }
             return;

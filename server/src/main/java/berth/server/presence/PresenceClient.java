@@ -34,8 +34,7 @@ final class PresenceClient {
     try {
       RegistryServiceGrpc.newBlockingStub(registry.channel())
           .withDeadlineAfter(timeout.toNanos(), TimeUnit.NANOSECONDS)
-          .deregister(
-              DeregisterRequest.newBuilder().setName(name).setInstance(instance).build());
+          .deregister(DeregisterRequest.newBuilder().setName(name).setInstance(instance).build());
     } catch (StatusRuntimeException e) {
       throw Statuses.fromStatus(e, registry.peer());
     }

@@ -210,8 +210,7 @@ public final class Runs implements AutoCloseable {
   }
 
   public Load load() {
-    List<String> unfinished =
-        all().stream().filter(run -> !run.over()).map(Run::id).toList();
+    List<String> unfinished = all().stream().filter(run -> !run.over()).map(Run::id).toList();
     return new Load(unfinished, health.problem());
   }
 
