@@ -3,7 +3,6 @@ package berth.server.presence;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
-import berth.rpc.Reason;
 import berth.rpc.Replicas;
 import berth.rpc.Replicas.Replica;
 import berth.server.gpu.GpuMonitor;
@@ -40,7 +39,7 @@ public final class Presence implements AutoCloseable {
   private static final Duration PAUSE_AFTER_FAILURE = Duration.ofMillis(500);
   private static final Duration PAUSE_AFTER_REFUSAL = Duration.ofSeconds(5);
   // After so long without an answer, a registry that was found may have moved.
-  private static final Duration FIND_AGAIN = Duration.ofSeconds(10);
+  private static final Duration FIND_AGAIN = Duration.ofSeconds(6);
   private static final int MAX_MESSAGE = 300;
 
   /**
@@ -171,10 +170,12 @@ public final class Presence implements AutoCloseable {
     }
   }
 
+  // Everything else is a registry that is not there, or not well.
   private static boolean isAnswer(BerthException e) {
-    return e.reason() != Reason.UNAVAILABLE
-        && e.reason() != Reason.TIMED_OUT
-        && e.reason() != Reason.INTERNAL;
+    return switch (e.reason()) {
+      case INVALID, ALREADY_EXISTS, EXHAUSTED, UNAUTHENTICATED, DENIED, UNSUPPORTED -> true;
+      case NOT_FOUND, CONFLICT, UNAVAILABLE, TIMED_OUT, CANCELLED, INTERNAL -> false;
+    };
   }
 
   private void register(Replica replica) {

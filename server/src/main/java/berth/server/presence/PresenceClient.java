@@ -82,9 +82,10 @@ final class PresenceClient {
       if (answer != null) {
         return answer;
       }
-      throw failure == null
-          ? new BerthException(Reason.UNAVAILABLE, peer + " ended the heartbeats")
-          : Statuses.fromStatus(failure, peer);
+      BerthException why = failure == null ? null : Statuses.fromStatus(failure, peer);
+      throw why == null || why.reason() == Reason.CANCELLED
+          ? new BerthException(Reason.UNAVAILABLE, peer + " ended the heartbeats", failure)
+          : why;
     }
 
     @Override
