@@ -42,6 +42,7 @@ final class RegistryBench {
   private final int count;
   private final int seconds;
   private final ConcurrentLinkedQueue<Long> changeNanos = new ConcurrentLinkedQueue<>();
+  private final ManagedChannel watching;
   private volatile boolean measuring;
   private long[] berthQueries = {};
 
@@ -50,6 +51,7 @@ final class RegistryBench {
     this.pid = pid;
     this.count = count;
     this.seconds = seconds;
+    this.watching = SimulatedServers.channel(registry);
   }
 
   /** Arguments: address and pid of the registry, servers, seconds, script of the other, or -. */
@@ -75,6 +77,7 @@ final class RegistryBench {
       query(QUERIES);
       measure(servers);
     }
+    watching.shutdownNow();
     if (!otherScript.equals("-")) {
       compare(otherScript);
     }
@@ -155,9 +158,8 @@ final class RegistryBench {
 
   private void watch(SimulatedServers servers) throws InterruptedException {
     CountDownLatch complete = new CountDownLatch(WATCHERS);
-    ManagedChannel channel = SimulatedServers.channel(registry);
     for (int i = 0; i < WATCHERS; i++) {
-      RegistryServiceGrpc.newStub(channel)
+      RegistryServiceGrpc.newStub(watching)
           .watchServers(
               WatchServersRequest.getDefaultInstance(),
               new StreamObserver<>() {

@@ -13,6 +13,7 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -79,6 +80,7 @@ public final class RpcServer implements AutoCloseable {
     private ServerCredentials credentials = InsecureServerCredentials.create();
     private boolean beyondLoopback;
     private int maxMessageBytes = MAX_MESSAGE_BYTES;
+    private Executor executor;
     private Runnable endStreams = () -> {};
 
     private Builder(Address address) {
@@ -106,6 +108,12 @@ public final class RpcServer implements AutoCloseable {
     /** Takes no larger messages, where callers have no reason to send any. */
     public Builder maxMessageBytes(int bytes) {
       maxMessageBytes = bytes;
+      return this;
+    }
+
+    /** Serves all calls in these threads, rather than in as many as there are calls. */
+    public Builder executor(Executor threads) {
+      executor = threads;
       return this;
     }
 
@@ -145,6 +153,7 @@ public final class RpcServer implements AutoCloseable {
               .permitKeepAliveTime(KEEP_ALIVE_SECONDS / 2, TimeUnit.SECONDS)
               .permitKeepAliveWithoutCalls(true)
               .intercept(new Caller.Interceptor())
+              .executor(executor)
               .addServices(services)
               .addService(health.getHealthService())
               .addService(ProtoReflectionServiceV1.newInstance());

@@ -88,6 +88,7 @@ final class RegistryCommand implements Callable<Integer> {
               RpcServer.listenOn(daemon.address())
                   .insecureBeyondLoopback(daemon.insecure())
                   .maxMessageBytes(MAX_MESSAGE_BYTES)
+                  .executor(executor)
                   .service(service)
                   .endStreams(service::close)
                   .start();
