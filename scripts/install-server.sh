@@ -198,10 +198,16 @@ replace_link() {
 remove_old_releases() {
   local old
   for old in "$root$prefix/releases"/*; do
-    if [ "$old" != "$root$release" ] && ! grep -qsF -- "$old/lib/" /proc/[0-9]*/cmdline; then
+    if [ "$old" != "$root$release" ] && [ -z "$(processes_with "$old/lib/")" ]; then
       rm -rf "$old"
     fi
   done
+}
+
+# The processes whose commands contain a text; it is not in the arguments of grep, which has a command too.
+processes_with() {
+  local all=(/proc/[0-9]*/cmdline)
+  printf '%s\n' "$1" | grep -lsF --file=- "${all[@]}" | cut -d / -f 3 | xargs || true
 }
 
 write_configuration() {
@@ -287,7 +293,7 @@ log_of() {
 
 uninstall() {
   local name going_on
-  going_on=$(grep -lsF -- "$root/var/lib/berth/" /proc/[0-9]*/cmdline | cut -d / -f 3 | xargs || true)
+  going_on=$(processes_with "$root/var/lib/berth/")
   if $purge && [ -n "$going_on" ]; then
     die "runs go on that would be purged (processes $going_on); cancel them first"
   fi
