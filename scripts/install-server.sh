@@ -157,9 +157,9 @@ copy_release() {
   fi
   say "Copying Berth to $root$release"
   rm -rf "$root$release" "$root$release.new"
-  mkdir -p "$root$prefix/releases"
-  cp -R --preserve=mode,timestamps -- "$from" "$root$release.new"
-  rm -f "$root$release.new"/lib/*.jsa "$root$release.new/jre" "$root$release.new/.complete"
+  mkdir -p "$root$release.new"
+  tar -C "$from" --exclude '*.jsa' --exclude ./jre --exclude ./.complete -c . |
+    tar -C "$root$release.new" --no-same-owner -x
   chmod -R go-w,a+rX "$root$release.new"
   ln -s "$jre" "$root$release.new/jre"
   mv -T "$root$release.new" "$root$release"
@@ -259,37 +259,36 @@ start_daemons() {
   systemctl enable --quiet "$daemon"
   restart_if_old "$daemon"
   for other in berthd berth-registry; do
-    if systemctl --quiet is-active "$other"; then
+    if [ "$other" != "$daemon" ] && systemctl --quiet is-active "$other"; then
       restart_if_old "$other"
     fi
   done
 }
 
-# Restarts a daemon unless it is one of this release, and waits until it listens.
+# Restarts a daemon and waits until it listens, unless it is one of this release that never failed.
 restart_if_old() {
-  local pid tries=0 log=
-  pid=$(systemctl show --property MainPID --value "$1")
-  if [ "$pid" != 0 ] && grep -qsF -- "$release/lib/" "/proc/$pid/cmdline"; then
-    return 0
+  local tries=0 log
+  if [ "$(property NRestarts "$1")" = 0 ] &&
+    grep -qsF -- "$release/lib/" "/proc/$(property MainPID "$1")/cmdline"; then
+    say "$1 is of this release already, and is left alone"
+    return
   fi
   systemctl reset-failed "$1" 2>/dev/null || true
   systemctl restart "$1"
-  until log=$(log_of "$1") && [[ $log == *' listens on '* ]]; do
+  until log=$(log "_SYSTEMD_INVOCATION_ID=$(property InvocationID "$1")") && [[ $log == *' listens on '* ]]; do
     tries=$((tries + 1))
-    if [ $tries -gt 300 ] || [ "$(systemctl show --property NRestarts --value "$1")" != 0 ]; then
-      systemctl status --no-pager --lines 5 "$1" >&2 || true
-      die "$1 does not start; journalctl -u $1 has more"
+    if [ $tries -gt 300 ] || [ "$(property NRestarts "$1")" != 0 ]; then
+      log --unit "$1" --lines 5 >&2
+      die "$1 does not start; above is the end of its log"
     fi
     sleep 0.1
   done
-  say "$1 listens on ${log##* listens on }; it is a service of systemd: systemctl status $1"
+  say "$1 listens on ${log##* listens on }"
 }
 
-# What a daemon has logged since its last start.
-log_of() {
-  journalctl --quiet --no-pager --output cat \
-    "_SYSTEMD_INVOCATION_ID=$(systemctl show --property InvocationID --value "$1")"
-}
+property() { systemctl show --property "$1" --value "$2"; }
+
+log() { journalctl --quiet --no-pager --output cat "$@"; }
 
 uninstall() {
   local name going_on
@@ -349,4 +348,4 @@ switch
 install_units
 start_daemons
 remove_old_releases
-[ -z "$root" ] || say "Berth is installed below $root"
+say "Berth ${release##*/} is installed${root:+ below $root}"

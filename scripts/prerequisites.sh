@@ -30,6 +30,8 @@ require() {
       iptables) have iptables || missing_packages+=(iptables) ;;
       gcc) have gcc && [ -e /usr/include/stdlib.h ] || missing_packages+=(gcc libc6-dev) ;;
       shellcheck) have shellcheck || missing_packages+=(shellcheck) ;;
+      # Not systemd-sysv: the machine's init stays what it is.
+      systemd-analyze) have systemd-analyze || missing_packages+=(systemd) ;;
       procps) have ps || missing_packages+=(procps) ;;
       python3-grpcio) python_has grpc google.protobuf || missing_packages+=(python3-grpcio python3-protobuf) ;;
       python3-fasteners) python_has fasteners || missing_packages+=(python3-fasteners) ;;

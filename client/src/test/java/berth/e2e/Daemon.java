@@ -53,7 +53,13 @@ final class Daemon implements AutoCloseable {
 
   /** The same with variables. */
   static Daemon start(Path folder, Map<String, String> variables, String name, String... args) {
-    List<String> command = new ArrayList<>(List.of(Installed.command(name)));
+    return start(Installed.home().resolve("bin"), folder, variables, name, args);
+  }
+
+  /** The same with the command in {@code bin}. */
+  static Daemon start(
+      Path bin, Path folder, Map<String, String> variables, String name, String... args) {
+    List<String> command = new ArrayList<>(List.of(bin.resolve(name).toString()));
     command.addAll(List.of(args));
     if (!command.contains("--listen")) {
       command.addAll(List.of("--listen", "127.0.0.1:0"));

@@ -38,7 +38,8 @@ public final class ProcessRuntime implements Runtime {
   private static final Logger log = LoggerFactory.getLogger(ProcessRuntime.class);
 
   // Signals are sent to the group of which this shell is the leader. It must survive them, and its
-  // child must not: what a shell catches, its children have by default. An advantage that the daemon
+  // child must not: what a shell catches, its children have by default. An advantage that the
+  // daemon
   // has when memory is short goes to the shell, but not to the program.
   private static final String SCRIPT =
       """
