@@ -67,7 +67,9 @@ class ProcessRunsTest {
     // A disadvantage in fact, because not everybody may give an advantage.
     Files.writeString(daemons, "300");
     try {
-      assertThat(server.run(shell("cat /proc/self/oom_score_adj")).outText()).isEqualTo("0\n");
+      Heard heard = server.run(shell("cat /proc/self/oom_score_adj"));
+      assertThat(heard.exited().getExitCode()).isZero();
+      assertThat(heard.outText()).isEqualTo("0\n");
     } finally {
       Files.writeString(daemons, "0");
     }
