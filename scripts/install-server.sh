@@ -85,8 +85,8 @@ parse() {
   [[ $prefix =~ ^[A-Za-z0-9/._-]+$ ]] || die "--prefix may not have such characters: '$prefix'"
   if [ -n "$root" ]; then
     mkdir -p "$root"
-    root=$(cd "$root" && pwd)
-    root=${root%/}
+    root=$(cd "$root" && pwd -P)
+    [ "$root" != / ] || die "--root / is this machine itself: leave it out"
     start=false
   else
     [ "$(id -u)" -eq 0 ] || die "only root can install Berth; --root DIR installs below a folder"
