@@ -1,7 +1,14 @@
 #!/bin/sh
 # Starts @NAME@. Made by the build from gradle/launcher.sh.
 home=$(readlink -f "$0") && home=${home%/bin/*}
-if [ -n "$JAVA_HOME" ]; then java=$JAVA_HOME/bin/java; else java=java; fi
+if [ -n "$JAVA_HOME" ]; then
+  java=$JAVA_HOME/bin/java
+elif [ -x "$home/jre/bin/java" ]; then
+  # The one with which it was installed, whatever comes first on the PATH.
+  java=$home/jre/bin/java
+else
+  java=java
+fi
 if ! command -v "$java" >/dev/null 2>&1; then
   echo "@NAME@: no Java at '$java': install a Java 17 runtime, or set JAVA_HOME" >&2
   exit 125

@@ -1,8 +1,8 @@
 # Installs what a script needs and the machine lacks; nothing is installed that is there already. To be sourced:
 #   . scripts/prerequisites.sh
 #   require jdk gradle docker ...
-# Sets JAVA_HOME to a JDK 17 if one is asked for. Works on Debian and Ubuntu, as root or with sudo; elsewhere it says
-# what to install.
+# Sets JAVA_HOME to a JDK 17 if one is asked for, and jre to the home of a Java that runs Berth if that is. Works on
+# Debian and Ubuntu, as root or with sudo; elsewhere it says what to install.
 # shellcheck shell=bash
 
 say() { printf '%s\n' "$*" >&2; }
@@ -21,6 +21,7 @@ require() {
   for part in "$@"; do
     case $part in
       jdk) find_jdk || missing_packages+=(openjdk-17-jdk-headless) ;;
+      jre) find_jre || missing_packages+=(openjdk-17-jre-headless) ;;
       gradle) have gradle || missing_packages+=(gradle) ;;
       # Newer releases have the client in a package of its own, which is only recommended.
       docker) have dockerd && have docker || missing_packages+=(docker.io docker-cli) ;;
@@ -29,6 +30,8 @@ require() {
       iptables) have iptables || missing_packages+=(iptables) ;;
       gcc) have gcc && [ -e /usr/include/stdlib.h ] || missing_packages+=(gcc libc6-dev) ;;
       shellcheck) have shellcheck || missing_packages+=(shellcheck) ;;
+      # Not systemd-sysv: the machine's init stays what it is.
+      systemd-analyze) have systemd-analyze || missing_packages+=(systemd) ;;
       procps) have ps || missing_packages+=(procps) ;;
       python3-grpcio) python_has grpc google.protobuf || missing_packages+=(python3-grpcio python3-protobuf) ;;
       python3-rpyc) python_has rpyc || missing_packages+=(python3-rpyc) ;;
@@ -41,6 +44,9 @@ require() {
   fi
   if [[ " $* " == *' jdk '* ]]; then
     find_jdk || die "there is no JDK 17 under /usr/lib/jvm, nor is JAVA_HOME one"
+  fi
+  if [[ " $* " == *' jre '* ]]; then
+    find_jre || die "there is no Java 17 or later under /usr/lib/jvm, nor is JAVA_HOME one"
   fi
 }
 
@@ -62,6 +68,21 @@ find_jdk() {
   for home in ${JAVA_HOME:+"$JAVA_HOME"} /usr/lib/jvm/java-17-openjdk-* /usr/lib/jvm/*17*; do
     if [ -x "$home/bin/javac" ] && "$home/bin/javac" -version 2>&1 | grep -q '^javac 17\b'; then
       export JAVA_HOME=$home
+      return 0
+    fi
+  done
+  return 1
+}
+
+# Java 17 if there is one, else a later one.
+find_jre() {
+  local home
+  for home in ${JAVA_HOME:+"$JAVA_HOME"} /usr/lib/jvm/java-17-openjdk-* /usr/lib/jvm/*17* \
+    "$(readlink -f "$(command -v java)" | sed 's|/bin/java$||')" /usr/lib/jvm/*; do
+    if [ -x "$home/bin/java" ] &&
+      "$home/bin/java" -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])\b'; then
+      # shellcheck disable=SC2034 # It is for the script that asked.
+      jre=$home
       return 0
     fi
   done

@@ -56,6 +56,12 @@ final class Daemon implements AutoCloseable {
     return start(folder, variables, List.of(Installed.command(name)), name, args);
   }
 
+  /** The same with the command in {@code bin}. */
+  static Daemon start(
+      Path bin, Path folder, Map<String, String> variables, String name, String... args) {
+    return start(folder, variables, List.of(bin.resolve(name).toString()), name, args);
+  }
+
   /** The same on another network. */
   static Daemon startIn(NetworkNamespace host, Path folder, String name, String... args) {
     List<String> command = host.inside(List.of(Installed.command(name)));

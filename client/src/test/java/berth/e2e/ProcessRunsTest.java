@@ -62,6 +62,20 @@ class ProcessRunsTest {
   }
 
   @Test
+  void aProgramDoesNotShareTheDaemonsAdvantageWhenMemoryIsShort() throws Exception {
+    Path daemons = Path.of("/proc/" + server.daemon().pid() + "/oom_score_adj");
+    // A disadvantage in fact, because not everybody may give an advantage.
+    Files.writeString(daemons, "300");
+    try {
+      Heard heard = server.run(shell("cat /proc/self/oom_score_adj"));
+      assertThat(heard.exited().getExitCode()).isZero();
+      assertThat(heard.outText()).isEqualTo("0\n");
+    } finally {
+      Files.writeString(daemons, "0");
+    }
+  }
+
+  @Test
   void passesBothStreamsAndTheExitCodeAndSaysThatNothingIsolatesIt() {
     Heard heard = server.run(shell("pwd; echo to err >&2; exit 7"));
 

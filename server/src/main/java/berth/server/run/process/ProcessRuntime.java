@@ -38,7 +38,9 @@ public final class ProcessRuntime implements Runtime {
   private static final Logger log = LoggerFactory.getLogger(ProcessRuntime.class);
 
   // Signals are sent to the group of which this shell is the leader. It must survive them, and its
-  // child must not: what a shell catches, its children have by default.
+  // child must not: what a shell catches, its children have by default. An advantage that the
+  // daemon
+  // has when memory is short goes to the shell, but not to the program.
   private static final String SCRIPT =
       """
       cd "$1" || exit 1
@@ -49,7 +51,10 @@ public final class ProcessRuntime implements Runtime {
       shift 2
       eval "$join" || exit 1
       echo $$ >pid.new && mv pid.new pid
-      (cd "$dir" && exec "$@") </dev/null >stdout 2>stderr
+      (
+        { echo 0 >/proc/self/oom_score_adj; } 2>/dev/null
+        cd "$dir" && exec "$@"
+      ) </dev/null >stdout 2>stderr
       echo $? >exit.new
       mv exit.new exit
       """;

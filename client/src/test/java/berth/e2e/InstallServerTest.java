@@ -1,0 +1,191 @@
+package berth.e2e;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import berth.e2e.Installed.Result;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** What install-server.sh puts where, below a folder that plays the root of a machine. */
+class InstallServerTest {
+  @TempDir private Path folder;
+  private Path root;
+
+  @BeforeEach
+  void links() throws IOException {
+    // The folder of a test may be behind links, which the commands resolve.
+    root = folder.toRealPath().resolve("root");
+  }
+
+  private Result script(String... args) {
+    return scriptWith("java", args);
+  }
+
+  /** With the Java of this test under another name, and so as another release. */
+  private Result scriptWith(String java, String... args) {
+    Path home = root.resolveSibling(java);
+    try {
+      if (!Files.exists(home)) {
+        Files.createSymbolicLink(home, Path.of(System.getProperty("java.home")));
+      }
+    } catch (IOException e) {
+      throw new AssertionError(e);
+    }
+    List<String> words = new ArrayList<>(List.of("env", "JAVA_HOME=" + home));
+    words.add(Installed.home().resolve("scripts/install-server.sh").toString());
+    words.addAll(List.of(args));
+    words.addAll(List.of("--root", root.toString()));
+    return Installed.run(words.toArray(String[]::new));
+  }
+
+  private void install(String... args) {
+    assertDone(script(args));
+  }
+
+  private static void assertDone(Result result) {
+    assertThat(result.exitCode()).as(result.err()).isZero();
+  }
+
+  private Path at(String path) {
+    return root.resolve(path.substring(1));
+  }
+
+  private List<Path> releases() throws IOException {
+    try (Stream<Path> releases = Files.list(at("/opt/berth/releases"))) {
+      return releases.toList();
+    }
+  }
+
+  private Daemon berthd() throws IOException {
+    Path work = Files.createDirectories(root.resolveSibling("work"));
+    return Daemon.start(
+        at("/opt/berth/current/bin"),
+        work,
+        Map.of(),
+        "berthd",
+        "--config",
+        at("/etc/berth/berthd.yaml").toString(),
+        // The file has the place that it will have on the machine.
+        "--services",
+        at("/etc/berth/services.yaml").toString());
+  }
+
+  @Test
+  void theInstalledDaemonReadsTheConfigurationThatTheOptionsMade() throws Exception {
+    install("server", "--name", "gpu07", "--simulate-gpus", "3", "--runtime", "process");
+
+    try (Daemon berthd = berthd()) {
+      Result gpus =
+          Installed.run(
+              at("/opt/berth/current/bin/berth").toString(), "gpus", "--server", berthd.address());
+      assertThat(gpus.out()).startsWith("gpu07 at " + berthd.address()).contains("[2] ");
+      assertThat(berthd.stop()).isZero();
+    }
+    assertThat(Files.readString(at("/etc/berth/berthd.yaml")))
+        .contains(
+            "\nname: gpu07\n", "\nservices: /etc/berth/services.yaml\n", "\n#insecure: false");
+  }
+
+  @ParameterizedTest
+  @CsvSource({"server,berthd", "registry,berth-registry"})
+  void aMachineGetsAllCommandsAndTheOneServiceThatWasAskedForWhichSystemdAccepts(
+      String role, String daemon) throws Exception {
+    install(role);
+
+    try (Stream<Path> units = Files.list(at("/usr/local/lib/systemd/system"))) {
+      assertThat(units).containsExactly(at("/usr/local/lib/systemd/system/" + daemon + ".service"));
+    }
+    assertThat(complaints(daemon)).isEmpty();
+    assertThat(at("/etc/berth/" + daemon + ".yaml")).exists();
+    for (String command : List.of("berth", "berthd", "berth-registry")) {
+      Path target = Files.readSymbolicLink(at("/usr/local/bin/" + command));
+      assertThat(target).hasToString("/opt/berth/current/bin/" + command);
+      assertThat(Installed.run(at(target.toString()).toString(), "--version").out())
+          .startsWith(command + " ");
+    }
+  }
+
+  /** What systemd says about a unit. Its exit code is the same whatever it says. */
+  private String complaints(String daemon) throws IOException {
+    String unit = Files.readString(at("/usr/local/lib/systemd/system/" + daemon + ".service"));
+    assertThat(unit).doesNotContain("@PREFIX@");
+    // It looks whether the command is there.
+    Path moved = root.resolve(daemon + ".service");
+    Files.writeString(moved, unit.replace("ExecStart=", "ExecStart=" + root));
+    Result result = Installed.run("systemd-analyze", "verify", "--man=no", moved.toString());
+    return result.out() + result.err();
+  }
+
+  @Test
+  void anUpgradeKeepsTheConfigurationAndTheFilesOfWhatStillRuns() throws Exception {
+    install("server", "--simulate-gpus", "1", "--runtime", "process");
+    Path config = at("/etc/berth/berthd.yaml");
+    Files.writeString(config, "simulate-gpus: 2\nruntime: process\n");
+    Path first = releases().get(0);
+
+    try (Daemon berthd = berthd()) {
+      assertDone(scriptWith("newer-java", "server"));
+
+      assertThat(releases()).hasSize(2).contains(first);
+      assertThat(at("/opt/berth/current").toRealPath()).isNotEqualTo(first);
+      assertThat(Installed.berth("gpus", "--server", berthd.address()).out()).contains("[1] ");
+      berthd.stop();
+    }
+    assertDone(scriptWith("newer-java", "server"));
+
+    assertThat(releases()).hasSize(1).doesNotContain(first);
+    assertThat(config).hasContent("simulate-gpus: 2\nruntime: process\n");
+  }
+
+  @Test
+  void refusesOptionsThatItCannotWriteDown() throws Exception {
+    Result unknown = script("server", "--no-such-option", "3");
+    assertThat(unknown.err())
+        .startsWith("install-server.sh: berthd has no option --no-such-option; see ");
+    assertThat(unknown.exitCode()).isEqualTo(1);
+    assertThat(root).isEmptyDirectory();
+
+    install("server", "--name", "gpu07");
+    install("server", "--name", "gpu07");
+    Result other = script("server", "--name", "gpu08");
+    assertThat(other.err())
+        .isEqualTo(
+            "install-server.sh: %s exists and does not say 'name: gpu08': change it there, or leave --name out\n"
+                .formatted(at("/etc/berth/berthd.yaml")));
+  }
+
+  @Test
+  void uninstallLeavesConfigurationAndStateUnlessItPurges() throws Exception {
+    install("server");
+    install("registry");
+    Files.createDirectories(at("/var/lib/berth/gpu01"));
+
+    assertDone(script("uninstall"));
+    assertThat(files())
+        .containsExactlyInAnyOrder("berthd.yaml", "berth-registry.yaml", "services.yaml");
+    assertThat(at("/var/lib/berth/gpu01")).exists();
+
+    assertDone(script("uninstall", "--purge"));
+    assertThat(files()).isEmpty();
+    assertThat(at("/var/lib/berth")).doesNotExist();
+  }
+
+  /** The names of all files and links below the root. */
+  private List<String> files() throws IOException {
+    try (Stream<Path> all = Files.walk(root)) {
+      return all.filter(path -> !Files.isDirectory(path) || Files.isSymbolicLink(path))
+          .map(path -> path.getFileName().toString())
+          .toList();
+    }
+  }
+}
