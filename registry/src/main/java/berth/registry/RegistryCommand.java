@@ -6,11 +6,13 @@ import berth.command.ExitCode;
 import berth.command.Termination;
 import berth.command.Version;
 import berth.registry.directory.Directory;
+import berth.registry.directory.EtcdDirectory;
 import berth.registry.directory.LeaseTerms;
 import berth.registry.directory.MemoryDirectory;
 import berth.registry.directory.RegistryGrpcService;
 import berth.rpc.RpcServer;
 import java.time.Duration;
+import java.util.List;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -55,12 +57,46 @@ final class RegistryCommand implements Callable<Integer> {
               + " time (default: ${DEFAULT-VALUE}).")
   private Duration lease;
 
+  @Option(
+      names = "--store",
+      paramLabel = "memory|etcd",
+      defaultValue = "memory",
+      description =
+          "Where to keep who is there: in memory, for a registry that is alone, or in etcd, for any"
+              + " number of equal ones (default: ${DEFAULT-VALUE}).")
+  private StoreKind store;
+
+  @Option(
+      names = "--etcd",
+      paramLabel = "HOST:PORT",
+      split = ",",
+      defaultValue = "http://127.0.0.1:2379",
+      description =
+          "The members of the etcd cluster, separated by commas, for --store etcd (default:"
+              + " ${DEFAULT-VALUE}).")
+  private List<String> etcd;
+
+  @Option(
+      names = "--etcd-prefix",
+      paramLabel = "TEXT",
+      defaultValue = "/berth/",
+      description =
+          "What the keys in etcd begin with; the same for registries that belong together"
+              + " (default: ${DEFAULT-VALUE}).")
+  private String etcdPrefix;
+
+  /** Where it is kept who is there. */
+  enum StoreKind {
+    memory,
+    etcd
+  }
+
   @Override
   public Integer call() throws InterruptedException {
     LeaseTerms terms = new LeaseTerms(lease, MAX_SERVERS);
     ExecutorService executor = Executors.newFixedThreadPool(THREADS);
     try (Termination termination = Termination.onSignal();
-        Directory directory = new MemoryDirectory(terms)) {
+        Directory directory = directory(terms)) {
       RegistryGrpcService service = new RegistryGrpcService(directory, executor);
       try (RpcServer server =
           RpcServer.listenOn(daemon.address())
@@ -77,5 +113,12 @@ final class RegistryCommand implements Callable<Integer> {
       executor.shutdownNow();
     }
     return ExitCode.OK;
+  }
+
+  private Directory directory(LeaseTerms terms) {
+    return switch (store) {
+      case memory -> new MemoryDirectory(terms);
+      case etcd -> new EtcdDirectory(terms, etcd, etcdPrefix);
+    };
   }
 }
