@@ -61,7 +61,7 @@ public final class EtcdCluster implements AutoCloseable {
     try {
       EtcdCluster cluster = new EtcdCluster(size);
       for (int i = 0; i < size; i++) {
-        cluster.start1(i);
+        cluster.restart(i);
       }
       cluster.awaitHealthy();
       return cluster;
@@ -83,9 +83,36 @@ public final class EtcdCluster implements AutoCloseable {
     return "http://127.0.0.1:" + clientPorts[member];
   }
 
-  /** Starts a member again that was killed, with what it has on disk. */
-  public void restart(int member) throws IOException {
-    start1(member);
+  /** Starts a member, with what it has on disk. */
+  public void restart(int i) throws IOException {
+    String peers =
+        IntStream.range(0, size())
+            .mapToObj(j -> "m" + j + "=http://127.0.0.1:" + peerPorts[j])
+            .collect(Collectors.joining(","));
+    List<String> command =
+        new ArrayList<>(List.of("etcd", "--name", "m" + i, "--log-level", "error"));
+    command.addAll(List.of("--data-dir", folder.resolve("m" + i).toString()));
+    String client = endpoint(i);
+    command.addAll(List.of("--listen-client-urls", client, "--advertise-client-urls", client));
+    String peer = "http://127.0.0.1:" + peerPorts[i];
+    command.addAll(List.of("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer));
+    command.addAll(List.of("--initial-cluster", peers));
+    members[i] =
+        new ProcessBuilder(command)
+            .redirectErrorStream(true)
+            .redirectOutput(folder.resolve("m" + i + ".log").toFile())
+            .start();
+    Files.writeString(pidFile(i), members[i].pid() + "\n");
+  }
+
+  /** Starts all members again that were killed, and returns when they answer. */
+  public void restartDead() throws IOException {
+    for (int i = 0; i < size(); i++) {
+      if (!members[i].isAlive()) {
+        restart(i);
+      }
+    }
+    awaitHealthy();
   }
 
   /** Sends SIGKILL, and returns when it is dead. */
@@ -143,27 +170,6 @@ public final class EtcdCluster implements AutoCloseable {
     } catch (InterruptedException e) {
       throw new AssertionError(e);
     }
-  }
-
-  private void start1(int i) throws IOException {
-    String peers =
-        IntStream.range(0, size())
-            .mapToObj(j -> "m" + j + "=http://127.0.0.1:" + peerPorts[j])
-            .collect(Collectors.joining(","));
-    List<String> command =
-        new ArrayList<>(List.of("etcd", "--name", "m" + i, "--log-level", "error"));
-    command.addAll(List.of("--data-dir", folder.resolve("m" + i).toString()));
-    String client = endpoint(i);
-    command.addAll(List.of("--listen-client-urls", client, "--advertise-client-urls", client));
-    String peer = "http://127.0.0.1:" + peerPorts[i];
-    command.addAll(List.of("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer));
-    command.addAll(List.of("--initial-cluster", peers));
-    members[i] =
-        new ProcessBuilder(command)
-            .redirectErrorStream(true)
-            .redirectOutput(folder.resolve("m" + i + ".log").toFile())
-            .start();
-    Files.writeString(pidFile(i), members[i].pid() + "\n");
   }
 
   private Path pidFile(int member) {

@@ -30,6 +30,8 @@ final class EtcdMembers implements AutoCloseable {
   private static final int DEFAULT_PORT = 2379;
   // Pages of servers; see EtcdFeed.
   private static final int MAX_MESSAGE_BYTES = 64 << 20;
+  // Short at first, to be soon at a member that answers; then as long as a slow one may need.
+  private static final Duration FIRST_ATTEMPT = Duration.ofMillis(500);
   private static final Duration ATTEMPT = Duration.ofSeconds(1);
   // An election takes up to two seconds.
   private static final Duration PATIENCE = Duration.ofSeconds(4);
@@ -98,7 +100,7 @@ final class EtcdMembers implements AutoCloseable {
         client = member.client;
       }
       try {
-        T answer = await(call, client);
+        T answer = attempt(call, client, attempt <= members.size() ? FIRST_ATTEMPT : ATTEMPT);
         heardOf(member);
         return answer;
       } catch (EtcdException e) {
@@ -144,21 +146,24 @@ final class EtcdMembers implements AutoCloseable {
     }
   }
 
-  private static <T> T await(Function<Client, CompletableFuture<T>> call, Client client) {
+  private static <T> T attempt(
+      Function<Client, CompletableFuture<T>> call, Client client, Duration timeout) {
+    CompletableFuture<T> answer;
     try {
-      return call.apply(client).get(ATTEMPT.toNanos(), TimeUnit.NANOSECONDS);
+      answer = call.apply(client);
+    } catch (RuntimeException e) {
+      // It has just been replaced.
+      throw EtcdExceptionFactory.toEtcdException(e);
+    }
+    try {
+      return answer.get(timeout.toNanos(), TimeUnit.NANOSECONDS);
     } catch (ExecutionException e) {
       throw EtcdExceptionFactory.toEtcdException(e.getCause());
     } catch (TimeoutException e) {
       throw EtcdExceptionFactory.newEtcdException(
-          ErrorCode.DEADLINE_EXCEEDED, "nothing heard for " + ATTEMPT.toMillis() + " ms");
+          ErrorCode.DEADLINE_EXCEEDED, "nothing heard for " + timeout.toMillis() + " ms");
     } catch (InterruptedException e) {
       throw interrupted();
-    } catch (BerthException e) {
-      throw e;
-    } catch (RuntimeException e) {
-      // A client that is being replaced.
-      throw EtcdExceptionFactory.toEtcdException(e);
     }
   }
 
