@@ -100,7 +100,7 @@ final class EtcdMembers implements AutoCloseable {
         client = member.client;
       }
       try {
-        T answer = attempt(call, client, attempt <= members.size() ? FIRST_ATTEMPT : ATTEMPT);
+        T answer = attempt(call, client, attempt <= 2 * members.size() ? FIRST_ATTEMPT : ATTEMPT);
         heardOf(member);
         return answer;
       } catch (EtcdException e) {

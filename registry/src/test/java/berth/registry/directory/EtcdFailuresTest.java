@@ -28,6 +28,7 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestReporter;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -71,22 +72,28 @@ class EtcdFailuresTest {
 
   @ParameterizedTest
   @ValueSource(strings = {"leader", "follower"})
-  void theDeathOfAMemberLosesNobody(String which) throws Exception {
+  void theDeathOfAMemberLosesNobody(String which, TestReporter reporter) throws Exception {
     int member = which.equals("leader") ? cluster.leader() : cluster.follower();
     Gap gap = fails(member, cluster::kill, cluster::restart);
-    System.out.println("gap after the death of a " + which + ": " + gap);
+    reporter.publishEntry("death of a " + which, gap.toString());
   }
 
   @ParameterizedTest
   @ValueSource(strings = {"leader", "follower"})
-  void aMemberThatHangsLosesNobody(String which) throws Exception {
+  void aMemberThatHangsLosesNobody(String which, TestReporter reporter) throws Exception {
     int member = which.equals("leader") ? cluster.leader() : cluster.follower();
     Gap gap = fails(member, cluster::freeze, cluster::thaw);
-    System.out.println("gap while a " + which + " hangs: " + gap);
+    reporter.publishEntry("a " + which + " hangs", gap.toString());
   }
 
   private interface Deed {
     void on(int member) throws Exception;
+  }
+
+  private static void onAll(Deed deed) throws Exception {
+    for (int i = 0; i < cluster.size(); i++) {
+      deed.on(i);
+    }
   }
 
   /** How long a heartbeat, a registration, and news of it took at most. */
@@ -114,7 +121,7 @@ class EtcdFailuresTest {
               () -> {
                 directories.get(1).heartbeat(heartbeat("last", "l", lease));
                 assertThat(directories).allMatch(d -> d.roster().size() == SERVERS + 1);
-                return fleet.heardSince(harmed + BEAT.multipliedBy(4).toNanos());
+                return fleet.heardSince(harmed + BEAT.multipliedBy(2).toNanos());
               });
       Duration heartbeat = fleet.longestGap();
       repair.on(member);
@@ -131,30 +138,28 @@ class EtcdFailuresTest {
     }
   }
 
-  @Test
-  void afterAnOutageLongerThanTheLeaseEverybodyIsBack() throws Exception {
+  @ParameterizedTest
+  @ValueSource(strings = {"dead", "frozen"})
+  void afterAnOutageLongerThanTheLeaseEverybodyIsBack(String how, TestReporter reporter)
+      throws Exception {
     try (Fleet fleet = new Fleet(SERVERS, BEAT, directories)) {
       soon().until(() -> allKnow(SERVERS));
       List<Mirror> mirrors = directories.stream().map(d -> new Mirror(d.roster())).toList();
       mirrors.forEach(mirror -> assertThat(mirror.read()).hasSize(SERVERS));
 
-      for (int i = 0; i < cluster.size(); i++) {
-        cluster.kill(i);
-      }
+      boolean kill = how.equals("dead");
+      onAll(kill ? cluster::kill : cluster::freeze);
       long dead = System.nanoTime();
       soon().until(() -> fleet.failures() >= SERVERS);
       assertThat(since(dead)).isGreaterThan(TERMS.lease());
       assertThat(directories).allMatch(directory -> directory.roster().size() == SERVERS);
 
-      for (int i = 0; i < cluster.size(); i++) {
-        cluster.restart(i);
-      }
+      onAll(kill ? cluster::restart : cluster::thaw);
       cluster.awaitHealthy();
       long back = System.nanoTime();
       soon().until(() -> fleet.heardSince(back));
-      System.out.println(
-          "heartbeats after an outage: " + since(back) + ", again: " + fleet.registrations());
       soon().until(() -> allKnow(SERVERS));
+      reporter.publishEntry(how, since(back) + ", " + fleet.registrations() + " registrations");
       fleet.stop();
       awaitEqual(directories);
       mirrors.forEach(
@@ -171,12 +176,8 @@ class EtcdFailuresTest {
     RegisterRequest request = registration("gpu01", "h1:18812", "a", 2);
     RegisterResponse first = directory.register(request);
     soon().until(() -> allKnow(1));
-    for (int i = 0; i < cluster.size(); i++) {
-      cluster.kill(i);
-    }
-    for (int i = 0; i < cluster.size(); i++) {
-      cluster.restart(i);
-    }
+    onAll(cluster::kill);
+    onAll(cluster::restart);
     soon().until(() -> allKnow(0));
 
     assertThat(directory.heartbeat(heartbeat("gpu01", "a", first.getLeaseId())).getUnknown())
@@ -339,15 +340,12 @@ class EtcdFailuresTest {
     try (EtcdDirectory early =
         new EtcdDirectory(TERMS, List.of(cluster.endpoint(member)), prefix)) {
       assertThat(reason(early::roster)).contains(Reason.UNAVAILABLE);
-      assertThat(reason(() -> early.register(registration("gpu01", "h1:1", "a", 1))))
-          .contains(Reason.UNAVAILABLE);
 
       cluster.restart(member);
 
       soon().until(() -> reason(early::roster).isEmpty());
-      soon()
-          .until(
-              () -> reason(() -> early.register(registration("gpu01", "h1:1", "a", 1))).isEmpty());
+      early.register(registration("gpu01", "h1:1", "a", 1));
+      soon().until(() -> early.roster().size() == 1);
     }
   }
 
