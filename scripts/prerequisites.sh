@@ -25,6 +25,7 @@ require() {
       gradle) have gradle || missing_packages+=(gradle) ;;
       # Newer releases have the client in a package of its own, which is only recommended.
       docker) have dockerd && have docker || missing_packages+=(docker.io docker-cli) ;;
+      etcd) have etcd || missing_packages+=(etcd-server) ;;
       busybox) is_static /bin/busybox || missing_packages+=(busybox-static) ;;
       iproute2) have ip || missing_packages+=(iproute2) ;;
       iptables) have iptables || missing_packages+=(iptables) ;;
@@ -108,6 +109,15 @@ install_packages() {
     die "could not install ${missing_packages[*]}"
   fi
   rm -f "$log"
+  if [[ " ${missing_packages[*]} " == *' etcd-server '* ]]; then
+    leave_etcd_stopped "${as_root[@]}"
+  fi
+}
+
+# The package starts an etcd, now and with every start of the machine; tests start their own.
+leave_etcd_stopped() {
+  "$@" service etcd stop >/dev/null 2>&1 || true
+  "$@" update-rc.d etcd disable >/dev/null 2>&1 || true
 }
 
 # Older releases have no docker-cli: there docker.io brings the client.

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/prerequisites.sh
 
-parts=(jdk gcc procps shellcheck python3-grpcio python3-fasteners docker busybox iproute2 iptables
+parts=(jdk gcc procps shellcheck python3-grpcio python3-fasteners docker etcd busybox iproute2 iptables
   systemd-analyze)
 [ -n "${GRADLE:-}" ] || parts+=(gradle)
 require "${parts[@]}"

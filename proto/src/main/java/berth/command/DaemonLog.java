@@ -17,6 +17,8 @@ public final class DaemonLog {
     set("log.berth", "info");
     set("log.berthd", "info");
     set("log.berth-registry", "info");
+    // It warns of every failed attempt; whether that matters, who called it says.
+    set("log.io.etcd", "error");
     LogManager.getLogManager().reset();
     SLF4JBridgeHandler.install();
   }

@@ -7,6 +7,7 @@ import berth.command.Termination;
 import berth.command.Version;
 import berth.discovery.Discovery;
 import berth.registry.directory.Directory;
+import berth.registry.directory.EtcdDirectory;
 import berth.registry.directory.LeaseTerms;
 import berth.registry.directory.MemoryDirectory;
 import berth.registry.directory.RegistryGrpcService;
@@ -16,6 +17,7 @@ import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.rpc.RpcServer;
 import java.time.Duration;
+import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
@@ -47,7 +49,8 @@ final class RegistryCommand implements Callable<Integer> {
   // Nobody has a reason to send more: a registration has at most 64 KiB.
   private static final int MAX_MESSAGE_BYTES = 256 << 10;
   private static final int MAX_SERVERS = 20_000;
-  private static final int THREADS = 16;
+  private static final int THREADS = 4;
+  private static final int STORE_THREADS = 16;
 
   @Mixin private final DaemonOptions daemon = new DaemonOptions(PORT);
 
@@ -77,18 +80,53 @@ final class RegistryCommand implements Callable<Integer> {
               + " 0: answer nobody.")
   private int discoveryPort;
 
+  @Option(
+      names = "--store",
+      paramLabel = "memory|etcd",
+      defaultValue = "memory",
+      description =
+          "Where to keep who is there: in memory, for a registry that is alone, or in etcd, for any"
+              + " number of equal ones (default: ${DEFAULT-VALUE}).")
+  private StoreKind store;
+
+  @Option(
+      names = "--etcd",
+      paramLabel = "HOST:PORT",
+      split = ",",
+      defaultValue = "http://127.0.0.1:2379",
+      description =
+          "The members of the etcd cluster, separated by commas, for --store etcd (default:"
+              + " ${DEFAULT-VALUE}).")
+  private List<String> etcd;
+
+  @Option(
+      names = "--etcd-prefix",
+      paramLabel = "TEXT",
+      defaultValue = "/berth/",
+      description =
+          "What the keys in etcd begin with; the same for registries that belong together"
+              + " (default: ${DEFAULT-VALUE}).")
+  private String etcdPrefix;
+
+  /** Where it is kept who is there. */
+  enum StoreKind {
+    memory,
+    etcd
+  }
+
   @Override
   public Integer call() throws InterruptedException {
     LeaseTerms terms = new LeaseTerms(lease, MAX_SERVERS);
-    ExecutorService executor = Executors.newFixedThreadPool(THREADS);
+    ExecutorService threads = Executors.newFixedThreadPool(THREADS);
+    ExecutorService storeThreads = Executors.newFixedThreadPool(STORE_THREADS);
     try (Termination termination = Termination.onSignal();
-        Directory directory = new MemoryDirectory(terms)) {
-      RegistryGrpcService service = new RegistryGrpcService(directory, executor);
+        Directory directory = directory(terms)) {
+      RegistryGrpcService service = new RegistryGrpcService(directory, threads, storeThreads);
       try (RpcServer server =
               RpcServer.listenOn(daemon.address())
                   .insecureBeyondLoopback(daemon.insecure())
                   .maxMessageBytes(MAX_MESSAGE_BYTES)
-                  .executor(executor)
+                  .executor(threads)
                   .service(service)
                   .endStreams(service::close)
                   .start();
@@ -101,7 +139,8 @@ final class RegistryCommand implements Callable<Integer> {
         log.info("stopping");
       }
     } finally {
-      executor.shutdownNow();
+      threads.shutdownNow();
+      storeThreads.shutdownNow();
     }
     return ExitCode.OK;
   }
@@ -122,5 +161,12 @@ final class RegistryCommand implements Callable<Integer> {
       log.warn("nobody can find this registry by UDP: {}", e.getMessage());
       return null;
     }
+  }
+
+  private Directory directory(LeaseTerms terms) {
+    return switch (store) {
+      case memory -> new MemoryDirectory(terms);
+      case etcd -> new EtcdDirectory(terms, etcd, etcdPrefix);
+    };
   }
 }

@@ -31,7 +31,11 @@ public interface Directory extends AutoCloseable {
   /** Makes a server unknown, if it is still the same process that is known under its name. */
   void deregister(String name, String instance);
 
-  /** Who is known. It answers also while the store does not. */
+  /**
+   * Who is known, always the same one. It answers also while the store does not.
+   *
+   * @throws BerthException UNAVAILABLE as long as the store has never answered
+   */
   Roster roster();
 
   @Override

@@ -23,7 +23,7 @@ import berth.v1.WatchServersResponse;
 import io.grpc.stub.StreamObserver;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executor;
 
 /** Speaks gRPC for a {@link Directory}; decides nothing itself. */
 public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServiceImplBase
@@ -33,34 +33,40 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
   private static final int MAX_PAGE_BYTES = 8 << 20;
 
   private final Directory directory;
-  private final ExecutorService executor;
+  private final Executor threads;
+  private final Executor storeThreads;
   private final Set<StreamFeed<WatchServersResponse>> watchers = ConcurrentHashMap.newKeySet();
   private final Set<HeartbeatGrpcService> heartbeats = ConcurrentHashMap.newKeySet();
   private volatile boolean closed;
 
   /**
-   * @param executor where heartbeats are taken and watchers are served; with a bounded number of
-   *     threads, as each may wait for the store
+   * @param threads where watchers are served
+   * @param storeThreads where is waited for the store; others than those that serve queries, which
+   *     must not wait for it
    */
-  public RegistryGrpcService(Directory directory, ExecutorService executor) {
+  public RegistryGrpcService(Directory directory, Executor threads, Executor storeThreads) {
     this.directory = directory;
-    this.executor = executor;
+    this.threads = threads;
+    this.storeThreads = storeThreads;
   }
 
   @Override
   public void register(RegisterRequest request, StreamObserver<RegisterResponse> observer) {
-    Replies.unary(
-        observer,
-        () -> {
-          ServerRules.check(request);
-          checkReachable(request.getInfo());
-          return directory.register(request);
-        });
+    boolean callerIsHere = Caller.isOnThisMachine();
+    storeThreads.execute(
+        () ->
+            Replies.unary(
+                observer,
+                () -> {
+                  ServerRules.check(request);
+                  checkReachable(request.getInfo(), callerIsHere);
+                  return directory.register(request);
+                }));
   }
 
   @Override
   public StreamObserver<HeartbeatRequest> heartbeat(StreamObserver<HeartbeatResponse> observer) {
-    HeartbeatGrpcService stream = new HeartbeatGrpcService(observer, directory, executor);
+    HeartbeatGrpcService stream = new HeartbeatGrpcService(observer, directory, storeThreads);
     heartbeats.add(stream);
     stream.onEnd(() -> heartbeats.remove(stream));
     if (closed) {
@@ -71,12 +77,14 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
 
   @Override
   public void deregister(DeregisterRequest request, StreamObserver<DeregisterResponse> observer) {
-    Replies.unary(
-        observer,
-        () -> {
-          directory.deregister(request.getName(), request.getInstance());
-          return DeregisterResponse.getDefaultInstance();
-        });
+    storeThreads.execute(
+        () ->
+            Replies.unary(
+                observer,
+                () -> {
+                  directory.deregister(request.getName(), request.getInstance());
+                  return DeregisterResponse.getDefaultInstance();
+                }));
   }
 
   @Override
@@ -104,7 +112,7 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
       return;
     }
     StreamFeed<WatchServersResponse> feed =
-        new StreamFeed<>(observer, new WatchSource(watch), executor);
+        new StreamFeed<>(observer, new WatchSource(watch), threads);
     Runnable unlisten = directory.roster().listen(feed::wake);
     watchers.add(feed);
     feed.onEnd(
@@ -136,11 +144,11 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
   }
 
   // Somebody elsewhere who is told of this address would call himself.
-  private static void checkReachable(ServerInfo info) {
+  private static void checkReachable(ServerInfo info, boolean callerIsHere) {
     String host = Address.parse(info.getAddress(), 0).host();
     boolean loopback =
         host.equalsIgnoreCase("localhost") || host.startsWith("127.") || host.equals("::1");
-    if (loopback && !Caller.isOnThisMachine()) {
+    if (loopback && !callerIsHere) {
       throw new BerthException(
           Reason.INVALID,
           info.getName()

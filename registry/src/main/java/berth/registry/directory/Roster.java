@@ -4,8 +4,10 @@ import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.Server;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.Comparator;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.NavigableMap;
@@ -49,6 +51,12 @@ public final class Roster implements AutoCloseable {
     }
   }
 
+  private record Gap(long start, long end) {
+    boolean contains(long revision) {
+      return revision > start && revision < end;
+    }
+  }
+
   /**
    * The newest change of a server.
    *
@@ -59,14 +67,15 @@ public final class Roster implements AutoCloseable {
         Comparator.comparingLong(Change::revision).thenComparing(Change::name);
   }
 
-  private final String epoch;
   private final NavigableMap<String, Listed> byName = new ConcurrentSkipListMap<>();
   private final NavigableMap<Change, Change> changes = new ConcurrentSkipListMap<>(Change.ORDER);
   private final Map<String, Change> newest = new HashMap<>();
   private final NavigableMap<Change, Change> gone = new ConcurrentSkipListMap<>(Change.ORDER);
   // Read without a lock; written after what they stand for.
-  private volatile long revision;
+  private volatile Position position;
   private volatile long forgotten;
+  // Between these two the changes were missed.
+  private volatile Gap gap = new Gap(0, 0);
 
   private final Set<Runnable> listeners = ConcurrentHashMap.newKeySet();
   private final Thread newsThread = new Thread(this::tellNews, "roster-news");
@@ -76,14 +85,14 @@ public final class Roster implements AutoCloseable {
    * @param epoch what tells the revisions of this roster from those of others
    */
   Roster(String epoch) {
-    this.epoch = epoch;
+    this.position = new Position(epoch, 0);
     newsThread.setDaemon(true);
     newsThread.start();
   }
 
   /** The newest revision. */
   public Position position() {
-    return new Position(epoch, revision);
+    return position;
   }
 
   public int size() {
@@ -104,9 +113,11 @@ public final class Roster implements AutoCloseable {
     return byName.values();
   }
 
-  /** Whether all changes after {@code position} are still known. */
-  boolean knowsChangesAfter(Position position) {
-    return position.epoch.equals(epoch) && position.revision >= forgotten;
+  /** Whether all changes after {@code earlier} are still known. */
+  boolean knowsChangesAfter(Position earlier) {
+    return earlier.epoch.equals(position.epoch)
+        && earlier.revision >= forgotten
+        && !gap.contains(earlier.revision);
   }
 
   /**
@@ -114,7 +125,7 @@ public final class Roster implements AutoCloseable {
    * happened together with the last of these.
    */
   List<Change> changesAfter(long since, int atMost) {
-    long until = revision;
+    long until = position.revision;
     List<Change> found = new ArrayList<>();
     // No name comes after this one.
     Change start = new Change(since, "\uffff", Optional.empty());
@@ -135,34 +146,66 @@ public final class Roster implements AutoCloseable {
     return () -> listeners.remove(listener);
   }
 
-  /** Says that nothing is known of changes up to a revision, at which the servers follow. */
-  synchronized void beginAt(long at) {
-    forgotten = at;
-    publish(at);
+  /** Begins anew, in another epoch, with these servers; of what was before nothing is known. */
+  synchronized void beginAt(Position start, Collection<Server> servers) {
+    byName.clear();
+    changes.clear();
+    newest.clear();
+    gone.clear();
+    gap = new Gap(0, 0);
+    forgotten = start.revision;
+    servers.forEach(
+        server -> note(server.getInfo().getName(), Optional.of(server), start.revision));
+    position = start;
+    LockSupport.unpark(newsThread);
   }
 
-  /** Notes how a server is now. */
-  synchronized void put(Server server, long at) {
-    String name = server.getInfo().getName();
-    Listed before = byName.get(name);
-    Listed listed = Listed.of(server, at, Optional.ofNullable(before));
-    byName.put(name, listed);
-    note(new Change(at, name, Optional.of(listed)));
-    publish(at);
-  }
-
-  /** Notes that a server is gone. */
-  synchronized void remove(String name, long at) {
-    if (byName.remove(name) != null) {
-      note(new Change(at, name, Optional.empty()));
+  /**
+   * Goes on with these servers, after changes up to a revision were missed. Who has followed this
+   * roster is told the difference; who comes from elsewhere with a revision in between cannot be.
+   */
+  synchronized void catchUp(Collection<Server> servers, long at) {
+    forgotten = Math.max(forgotten, gap.end);
+    gap = new Gap(position.revision, at);
+    Set<String> names = new HashSet<>();
+    for (Server server : servers) {
+      String name = server.getInfo().getName();
+      names.add(name);
+      if (find(name).filter(listed -> listed.server().equals(server)).isEmpty()) {
+        note(name, Optional.of(server), at);
+      }
+    }
+    for (String name : List.copyOf(byName.keySet())) {
+      if (!names.contains(name)) {
+        note(name, Optional.empty(), at);
+      }
     }
     publish(at);
   }
 
-  /** Notes that nothing else has changed up to a revision. */
-  synchronized void publish(long at) {
-    if (at > revision) {
-      revision = at;
+  /** Notes how a server is now. */
+  void put(Server server, long at) {
+    apply(Map.of(server.getInfo().getName(), Optional.of(server)), at);
+  }
+
+  /** Notes that a server is gone. */
+  void remove(String name, long at) {
+    apply(Map.of(name, Optional.empty()), at);
+  }
+
+  /**
+   * Notes what changed at a revision, all of it.
+   *
+   * @param changed how the servers are now, by name; empty for those that are gone
+   */
+  synchronized void apply(Map<String, Optional<Server>> changed, long at) {
+    changed.forEach((name, server) -> note(name, server, at));
+    publish(at);
+  }
+
+  private void publish(long at) {
+    if (at > position.revision) {
+      position = new Position(position.epoch, at);
       LockSupport.unpark(newsThread);
     }
   }
@@ -171,6 +214,16 @@ public final class Roster implements AutoCloseable {
   public void close() {
     closed = true;
     LockSupport.unpark(newsThread);
+  }
+
+  private void note(String name, Optional<Server> server, long at) {
+    if (server.isPresent()) {
+      Listed listed = Listed.of(server.get(), at, find(name));
+      byName.put(name, listed);
+      note(new Change(at, name, Optional.of(listed)));
+    } else if (byName.remove(name) != null) {
+      note(new Change(at, name, Optional.empty()));
+    }
   }
 
   // A reader may meet a change twice, never miss it: the new one is there before the old one goes.
@@ -194,9 +247,9 @@ public final class Roster implements AutoCloseable {
   }
 
   private void tellNews() {
-    long told = 0;
+    Position told = null;
     while (!closed) {
-      long now = revision;
+      Position now = position;
       if (now == told) {
         LockSupport.park();
         continue;

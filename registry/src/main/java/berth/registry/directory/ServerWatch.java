@@ -21,7 +21,8 @@ public final class ServerWatch {
   private final Roster roster;
   private final ServerQuery query;
 
-  // The last revision that was told whole.
+  // Whose revisions these are, and the last of them that was told whole.
+  private String epoch;
   private long told;
   // While the servers are told one after the other: the last name, and the revision before that.
   private boolean listing;
@@ -40,6 +41,7 @@ public final class ServerWatch {
     } else {
       Position position = Position.parse(afterRevision);
       if (roster.knowsChangesAfter(position)) {
+        epoch = position.epoch();
         told = position.revision();
       } else {
         listAnew();
@@ -64,7 +66,9 @@ public final class ServerWatch {
   private void listAnew() {
     listing = true;
     lastName = "";
-    listedSince = roster.position().revision();
+    Position now = roster.position();
+    epoch = now.epoch();
+    listedSince = now.revision();
   }
 
   private WatchServersResponse nextServers() {
@@ -125,6 +129,6 @@ public final class ServerWatch {
   }
 
   private Position position(long revision) {
-    return new Position(roster.position().epoch(), revision);
+    return new Position(epoch, revision);
   }
 }

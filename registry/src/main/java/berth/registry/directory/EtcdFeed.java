@@ -1,0 +1,266 @@
+package berth.registry.directory;
+
+import berth.registry.directory.Roster.Position;
+import berth.rpc.BerthException;
+import berth.v1.Server;
+import com.google.protobuf.InvalidProtocolBufferException;
+import io.etcd.jetcd.ByteSequence;
+import io.etcd.jetcd.Client;
+import io.etcd.jetcd.KeyValue;
+import io.etcd.jetcd.Watch;
+import io.etcd.jetcd.common.exception.CompactedException;
+import io.etcd.jetcd.kv.GetResponse;
+import io.etcd.jetcd.options.GetOption;
+import io.etcd.jetcd.options.OptionsUtil;
+import io.etcd.jetcd.options.WatchOption;
+import io.etcd.jetcd.watch.WatchEvent;
+import io.etcd.jetcd.watch.WatchResponse;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Keeps a roster as etcd has it: loads all servers, then watches them. A watch that ends, or no
+ * longer follows what etcd says of itself, is made again where it ended, at the member that
+ * answers; if the changes since then are compacted, all is loaded again.
+ *
+ * <p>jetcd would resume a broken watch on its own, but from a revision that may be after events
+ * that it never passed on: its watches are used until their first failure only.
+ */
+final class EtcdFeed implements AutoCloseable {
+  private static final Logger log = LoggerFactory.getLogger(EtcdFeed.class);
+
+  private static final int PAGE = 500;
+  private static final Duration BETWEEN_CHECKS = Duration.ofMillis(500);
+  private static final Duration BETWEEN_WATCHES = Duration.ofMillis(50);
+  private static final Duration MAX_LAG = Duration.ofSeconds(2);
+
+  private final EtcdMembers members;
+  private final EtcdKeys keys;
+  private final Roster roster;
+  private final Thread thread = new Thread(this::run, "etcd-feed");
+  private volatile boolean missedChanges;
+  private volatile boolean ready;
+  private volatile boolean closed;
+
+  EtcdFeed(EtcdMembers members, EtcdKeys keys, Roster roster) {
+    this.members = members;
+    this.keys = keys;
+    this.roster = roster;
+    thread.setDaemon(true);
+    thread.start();
+  }
+
+  /** Whether the roster has been filled. */
+  boolean isReady() {
+    return ready;
+  }
+
+  @Override
+  public void close() {
+    closed = true;
+    thread.interrupt();
+  }
+
+  private void run() {
+    boolean away = false;
+    while (!closed) {
+      try {
+        load(head());
+        if (away) {
+          log.info("etcd answers again; {} servers are known", roster.size());
+          away = false;
+        }
+        follow();
+        TimeUnit.NANOSECONDS.sleep(BETWEEN_WATCHES.toNanos());
+      } catch (BerthException e) {
+        if (!away && !closed) {
+          log.warn(
+              "{}; trying on, {}",
+              e.getMessage(),
+              ready ? "and who was known stays known meanwhile" : "and nobody is known yet");
+        }
+        away = true;
+      } catch (RuntimeException e) {
+        // Such as changes that were compacted while they were loaded. Nothing may end this loop.
+        log.warn("following etcd failed, beginning again", e);
+      } catch (InterruptedException e) {
+        return;
+      }
+    }
+  }
+
+  /** Where etcd is now, by the word of a majority of its members. */
+  private Position head() {
+    return position(
+        members.callThough(
+            client ->
+                client
+                    .getKVClient()
+                    .get(keys.servers(), GetOption.builder().withCountOnly(true).build())));
+  }
+
+  private static Position position(GetResponse response) {
+    return new Position(
+        Long.toHexString(response.getHeader().getClusterId()), response.getHeader().getRevision());
+  }
+
+  private boolean continues(Position head) {
+    Position known = roster.position();
+    return head.epoch().equals(known.epoch()) && head.revision() >= known.revision();
+  }
+
+  private void load(Position head) {
+    boolean anew = !ready || !continues(head);
+    if (!anew && !missedChanges) {
+      return;
+    }
+    if (ready && anew) {
+      log.warn("etcd is another one than before, or has lost its newest changes: beginning anew");
+    }
+    List<Server> servers = servers(head.revision());
+    if (anew) {
+      roster.beginAt(head, servers);
+    } else {
+      roster.catchUp(servers, head.revision());
+    }
+    missedChanges = false;
+    ready = true;
+    log.info("{} servers are known at revision {} of etcd", servers.size(), head.revision());
+  }
+
+  private List<Server> servers(long revision) {
+    List<Server> servers = new ArrayList<>();
+    ByteSequence end = OptionsUtil.prefixEndOf(keys.servers());
+    ByteSequence from = keys.servers();
+    while (true) {
+      ByteSequence start = from;
+      GetOption option =
+          GetOption.builder().withRange(end).withRevision(revision).withLimit(PAGE).build();
+      GetResponse page = members.callThough(client -> client.getKVClient().get(start, option));
+      page.getKvs().forEach(pair -> server(pair).ifPresent(servers::add));
+      if (!page.isMore()) {
+        return servers;
+      }
+      ByteSequence last = page.getKvs().get(page.getKvs().size() - 1).getKey();
+      from = last.concat(ByteSequence.from(new byte[1]));
+    }
+  }
+
+  /** Watches until the watch is of no use any more. */
+  private void follow() throws InterruptedException {
+    try (Following following = new Following(members.current())) {
+      long expected = 0;
+      long since = System.nanoTime();
+      while (!following.ended.await(BETWEEN_CHECKS.toNanos(), TimeUnit.NANOSECONDS)) {
+        Position head = head();
+        if (!continues(head)) {
+          return;
+        }
+        if (following.client != members.current()) {
+          log.info("watching etcd at another member");
+          return;
+        }
+        if (following.seen >= expected) {
+          expected = head.revision();
+          since = System.nanoTime();
+        } else if (System.nanoTime() - since > MAX_LAG.toNanos()) {
+          log.warn("the watch of etcd fell silent, watching anew");
+          return;
+        }
+        following.watcher.requestProgress();
+      }
+    }
+  }
+
+  /** A watch, from the roster's revision to its first failure. */
+  private final class Following implements Watch.Listener, AutoCloseable {
+    private final Client client;
+    private final Watch.Watcher watcher;
+    private final CountDownLatch ended = new CountDownLatch(1);
+    // What the member has said of itself in this watch.
+    private volatile long seen;
+
+    Following(Client client) {
+      this.client = client;
+      this.watcher =
+          client
+              .getWatchClient()
+              .watch(
+                  keys.servers(),
+                  WatchOption.builder()
+                      .isPrefix(true)
+                      .withRevision(roster.position().revision() + 1)
+                      .withRequireLeader(true)
+                      .build(),
+                  this);
+    }
+
+    @Override
+    public synchronized void onNext(WatchResponse response) {
+      if (ended.getCount() == 0) {
+        return;
+      }
+      List<WatchEvent> events = response.getEvents();
+      for (int i = 0; i < events.size(); ) {
+        // What happened together is told together.
+        long revision = events.get(i).getKeyValue().getModRevision();
+        Map<String, Optional<Server>> changed = new HashMap<>();
+        for (; i < events.size() && events.get(i).getKeyValue().getModRevision() == revision; i++) {
+          KeyValue pair = events.get(i).getKeyValue();
+          boolean put = events.get(i).getEventType() == WatchEvent.EventType.PUT;
+          changed.put(keys.name(pair.getKey()), put ? server(pair) : Optional.empty());
+        }
+        changed.forEach(this::tell);
+        roster.apply(changed, revision);
+      }
+      seen = Math.max(seen, response.getHeader().getRevision());
+    }
+
+    private void tell(String name, Optional<Server> now) {
+      Optional<Server> before = roster.find(name).map(Listed::server);
+      if (now.isPresent() && before.isEmpty()) {
+        log.info("{} is here", Claim.describe(now.get()));
+      } else if (now.isEmpty() && before.isPresent()) {
+        log.info("{} has left, or was not heard for too long", Claim.describe(before.get()));
+      }
+    }
+
+    @Override
+    public synchronized void onError(Throwable failure) {
+      if (ended.getCount() > 0) {
+        missedChanges |= failure instanceof CompactedException;
+        log.info("the watch of etcd ended, watching anew: {}", failure.getMessage());
+        ended.countDown();
+      }
+    }
+
+    @Override
+    public synchronized void onCompleted() {
+      ended.countDown();
+    }
+
+    @Override
+    public void close() {
+      // First, so that nothing comes after what follows.
+      onCompleted();
+      watcher.close();
+    }
+  }
+
+  private Optional<Server> server(KeyValue pair) {
+    try {
+      return Optional.of(Server.parseFrom(pair.getValue().getBytes()));
+    } catch (InvalidProtocolBufferException e) {
+      log.warn("{} is no server", EtcdKeys.text(pair.getKey()));
+      return Optional.empty();
+    }
+  }
+}

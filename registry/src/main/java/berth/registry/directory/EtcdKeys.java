@@ -1,0 +1,48 @@
+package berth.registry.directory;
+
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import io.etcd.jetcd.ByteSequence;
+import java.nio.charset.StandardCharsets;
+
+/**
+ * Where in etcd what is: {@code PREFIX/servers/NAME} has the server, {@code
+ * PREFIX/addresses/ADDRESS} the name of the server at that address. Both are bound to the lease of
+ * the server, and change together.
+ *
+ * @param prefix ends with a slash
+ */
+record EtcdKeys(String prefix) {
+  EtcdKeys {
+    if (prefix.isBlank() || prefix.equals("/")) {
+      throw new BerthException(Reason.INVALID, "the prefix in etcd must be some text");
+    }
+    prefix = prefix.endsWith("/") ? prefix : prefix + "/";
+  }
+
+  /** What all servers begin with. */
+  ByteSequence servers() {
+    return bytes(prefix + "servers/");
+  }
+
+  ByteSequence server(String name) {
+    return bytes(prefix + "servers/" + name);
+  }
+
+  ByteSequence address(String address) {
+    return bytes(prefix + "addresses/" + address);
+  }
+
+  /** Which server a key belongs to. */
+  String name(ByteSequence serverKey) {
+    return text(serverKey.substring(servers().size()));
+  }
+
+  static ByteSequence bytes(String text) {
+    return ByteSequence.from(text, StandardCharsets.UTF_8);
+  }
+
+  static String text(ByteSequence bytes) {
+    return bytes.toString(StandardCharsets.UTF_8);
+  }
+}
