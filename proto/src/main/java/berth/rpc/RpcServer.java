@@ -15,6 +15,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * A listening gRPC server. Every server of Berth is made here, so all have the same limits, the
@@ -34,6 +35,7 @@ public final class RpcServer implements AutoCloseable {
   private final HealthStatusManager health;
   private final Address address;
   private final Runnable endStreams;
+  private final AtomicBoolean closed = new AtomicBoolean();
 
   private RpcServer(
       Server server, HealthStatusManager health, Address address, Runnable endStreams) {
@@ -60,6 +62,9 @@ public final class RpcServer implements AutoCloseable {
   /** Takes no further calls, gives the running ones a moment, then ends them. */
   @Override
   public void close() {
+    if (closed.getAndSet(true)) {
+      return;
+    }
     health.enterTerminalState();
     server.shutdown();
     endStreams.run();

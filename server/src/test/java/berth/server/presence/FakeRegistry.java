@@ -29,7 +29,6 @@ final class FakeRegistry extends RegistryServiceGrpc.RegistryServiceImplBase
   volatile Optional<BerthException> refusal = Optional.empty();
   volatile HeartbeatResponse answer = HeartbeatResponse.newBuilder().setKnown(true).build();
 
-  private boolean closed;
   private final RpcServer server =
       RpcServer.listenOn(new Address("127.0.0.1", 0)).service(this).start();
 
@@ -87,9 +86,6 @@ final class FakeRegistry extends RegistryServiceGrpc.RegistryServiceImplBase
 
   @Override
   public void close() {
-    if (!closed) {
-      closed = true;
-      server.close();
-    }
+    server.close();
   }
 }

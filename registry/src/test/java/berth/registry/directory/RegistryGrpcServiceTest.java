@@ -1,0 +1,351 @@
+package berth.registry.directory;
+
+import static berth.registry.directory.Servers.heartbeat;
+import static berth.registry.directory.Servers.registration;
+import static berth.registry.directory.Servers.status;
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.awaitility.Awaitility.await;
+
+import berth.rpc.Address;
+import berth.rpc.RpcChannel;
+import berth.rpc.RpcServer;
+import berth.v1.DeregisterRequest;
+import berth.v1.FindGpusRequest;
+import berth.v1.GpuRequest;
+import berth.v1.HeartbeatRequest;
+import berth.v1.HeartbeatResponse;
+import berth.v1.ListServersRequest;
+import berth.v1.ListServersResponse;
+import berth.v1.RegisterRequest;
+import berth.v1.RegistryServiceGrpc;
+import berth.v1.RegistryServiceGrpc.RegistryServiceBlockingStub;
+import berth.v1.Server;
+import berth.v1.ServerFilter;
+import berth.v1.WatchServersRequest;
+import berth.v1.WatchServersResponse;
+import io.grpc.Status;
+import io.grpc.StatusRuntimeException;
+import io.grpc.stub.ClientCallStreamObserver;
+import io.grpc.stub.ClientResponseObserver;
+import io.grpc.stub.StreamObserver;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+
+/** The registry over real connections. */
+class RegistryGrpcServiceTest {
+  private static final Duration SOON = Duration.ofSeconds(30);
+
+  private final ExecutorService threads = Executors.newFixedThreadPool(4);
+  private final ExecutorService storeThreads = Executors.newFixedThreadPool(4);
+  private final Directory directory =
+      new MemoryDirectory(new LeaseTerms(Duration.ofMinutes(5), 20_000));
+  private final RegistryGrpcService service =
+      new RegistryGrpcService(directory, threads, storeThreads);
+  private final RpcServer server =
+      RpcServer.listenOn(new Address("127.0.0.1", 0))
+          .service(service)
+          .endStreams(service::close)
+          .executor(threads)
+          .start();
+  private final List<RpcChannel> channels = new ArrayList<>();
+  private final RpcChannel channel = connect();
+
+  @AfterEach
+  void close() {
+    channels.forEach(RpcChannel::close);
+    server.close();
+    directory.close();
+    threads.shutdownNow();
+    storeThreads.shutdownNow();
+  }
+
+  @Test
+  void aServerRegistersReportsAndLeaves() {
+    String lease = stub().register(registration("gpu01", "h1:1", "a", 4)).getLeaseId();
+    Beats beats = new Beats();
+    StreamObserver<HeartbeatRequest> stream =
+        RegistryServiceGrpc.newStub(channel.channel()).heartbeat(beats);
+
+    stream.onNext(heartbeat("gpu01", "a", lease).toBuilder().setStatus(status(4, 1)).build());
+
+    await().atMost(SOON).until(() -> beats.answers.size() == 1);
+    assertThat(beats.answers.get(0).getKnown()).isTrue();
+    assertThat(list(ServerFilter.newBuilder().setMinFreeGpus(2))).isEmpty();
+    assertThat(list(ServerFilter.newBuilder().setMinFreeGpus(1))).containsExactly("gpu01");
+    stub().deregister(DeregisterRequest.newBuilder().setName("gpu01").setInstance("a").build());
+    assertThat(list(ServerFilter.newBuilder())).isEmpty();
+    stream.onNext(heartbeat("gpu01", "a", lease));
+    await().atMost(SOON).until(() -> beats.answers.size() == 2);
+    assertThat(beats.answers.get(1).getUnknown()).isTrue();
+  }
+
+  @Test
+  void aRegistrationThatIsTooLargeIsRefusedAndChangesNothing() {
+    RegisterRequest.Builder large = registration("gpu01", "h1:1", "a", 4).toBuilder();
+    for (int i = 0; i < 63; i++) {
+      large.getInfoBuilder().putLabels("label" + i, "x".repeat(255));
+    }
+    stub().register(large.build());
+    stub().deregister(DeregisterRequest.newBuilder().setName("gpu01").setInstance("a").build());
+
+    for (int i = 0; i < 1000; i++) {
+      large.getInfoBuilder().addGpusBuilder().setIndex(i).setUuid("GPU-" + "x".repeat(60));
+    }
+
+    refused(large, "a server of ", Status.Code.INVALID_ARGUMENT);
+    assertThat(list(ServerFilter.newBuilder())).isEmpty();
+  }
+
+  @Test
+  void whatIsNoServerIsRefused() {
+    RegisterRequest good = registration("gpu01", "h1:1", "a", 4);
+    RegisterRequest.Builder noName = good.toBuilder();
+    noName.getInfoBuilder().setName("gpu 01");
+    RegisterRequest.Builder noPort = good.toBuilder();
+    noPort.getInfoBuilder().setAddress("h1");
+
+    refused(noName, "'gpu 01' is no name of a server", Status.Code.INVALID_ARGUMENT);
+    refused(noPort, "the address 'h1' has no port", Status.Code.INVALID_ARGUMENT);
+    refused(
+        good.toBuilder().setInstance(""),
+        "the instance must have 1 to 100 characters",
+        Status.Code.INVALID_ARGUMENT);
+  }
+
+  @Test
+  void listsInPages() {
+    for (int i = 0; i < 25; i++) {
+      directory.register(registration("gpu%02d".formatted(i), "h" + i + ":1", "i" + i, 1));
+    }
+    List<String> names = new ArrayList<>();
+    ListServersRequest.Builder request = ListServersRequest.newBuilder().setPageSize(10);
+    ListServersResponse response;
+    do {
+      response = stub().listServers(request.build());
+      assertThat(response.getServersCount()).isLessThanOrEqualTo(10);
+      response.getServersList().forEach(s -> names.add(s.getInfo().getName()));
+      request.setPageToken(response.getNextPageToken());
+    } while (!response.getNextPageToken().isEmpty());
+
+    assertThat(names).hasSize(25).isSorted().doesNotHaveDuplicates();
+  }
+
+  @Test
+  void findsWhoCouldTakeARequest() {
+    directory.register(registration("gpu01", "h1:1", "a", 4));
+
+    var found =
+        stub()
+            .findGpus(
+                FindGpusRequest.newBuilder().setGpus(GpuRequest.newBuilder().setCount(2)).build());
+
+    assertThat(found.getCandidates(0).getServer().getInfo().getAddress()).isEqualTo("h1:1");
+  }
+
+  @Test
+  void heartbeatsThatComeFasterThanTheyAreTakenAreJoined() {
+    String lease = stub().register(registration("gpu01", "h1:1", "a", 4)).getLeaseId();
+    Beats beats = new Beats();
+    StreamObserver<HeartbeatRequest> stream =
+        RegistryServiceGrpc.newStub(channel.channel()).heartbeat(beats);
+
+    for (int i = 0; i <= 5000; i++) {
+      HeartbeatRequest.Builder beat = heartbeat("gpu01", "a", lease).toBuilder();
+      if (i % 2 == 0) {
+        beat.setStatus(status(4, 0).toBuilder().setQueueLength(i));
+      }
+      stream.onNext(beat.build());
+    }
+
+    await()
+        .atMost(SOON)
+        .until(
+            () ->
+                directory.roster().find("gpu01").get().server().getStatus().getQueueLength()
+                    == 5000);
+  }
+
+  @Test
+  void aWatcherThatStopsReadingCostsNothingAndSlowsNobody() {
+    for (int i = 0; i < 200; i++) {
+      directory.register(registration("gpu" + i, "h" + i + ":1", "i" + i, 8));
+    }
+    List<Watcher> stalled = new ArrayList<>();
+    for (int i = 0; i < 100; i++) {
+      stalled.add(watch(channel, 1));
+    }
+    await().atMost(SOON).until(() -> stalled.stream().allMatch(w -> w.messages.get() == 1));
+    Watcher reader = watch(connect(), Integer.MAX_VALUE);
+    await().atMost(SOON).until(() -> reader.complete);
+    long before = usedMemory();
+
+    for (int round = 1; round <= 500; round++) {
+      for (int i = 0; i < 200; i++) {
+        directory.heartbeat(
+            heartbeat("gpu" + i, "i" + i, "i" + i).toBuilder()
+                .setStatus(status(8, round % 8).toBuilder().setQueueLength(round))
+                .build());
+      }
+    }
+
+    await().atMost(SOON).until(() -> reader.last("gpu199").getStatus().getQueueLength() == 500);
+    // A hundred watchers with 100,000 changes of a kilobyte each would have 10 GB.
+    assertThat(usedMemory() - before).isLessThan(64L << 20);
+    Watcher one = stalled.get(0);
+    one.requests.request(Integer.MAX_VALUE);
+    await()
+        .atMost(SOON)
+        .until(
+            () ->
+                one.last("gpu199") != null
+                    && one.last("gpu199").getStatus().getQueueLength() == 500);
+    assertThat(one.messages.get()).isLessThan(100);
+  }
+
+  @Test
+  void tenThousandWatchersAreToldOfAChange() {
+    directory.register(registration("gpu01", "h1:1", "a", 2));
+    List<Watcher> watchers = new ArrayList<>();
+    for (int i = 0; i < 20; i++) {
+      RpcChannel connection = connect();
+      for (int j = 0; j < 500; j++) {
+        watchers.add(watch(connection, Integer.MAX_VALUE));
+      }
+    }
+    await().atMost(SOON).until(() -> watchers.stream().allMatch(w -> w.complete));
+
+    directory.register(registration("gpu02", "h2:1", "b", 2));
+
+    await().atMost(SOON).until(() -> watchers.stream().allMatch(w -> w.last("gpu02") != null));
+  }
+
+  @Test
+  void aRegistryThatStopsEndsItsStreamsAtOnce() {
+    Iterator<WatchServersResponse> watch =
+        stub().watchServers(WatchServersRequest.getDefaultInstance());
+    watch.next();
+    Beats beats = new Beats();
+    RegistryServiceGrpc.newStub(channel.channel())
+        .heartbeat(beats)
+        .onNext(heartbeat("gpu01", "a", "x"));
+    await().atMost(SOON).until(() -> beats.answers.size() == 1);
+
+    long start = System.nanoTime();
+    server.close();
+
+    assertThat(TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - start)).isLessThan(4);
+    assertThatThrownBy(watch::next)
+        .isInstanceOf(StatusRuntimeException.class)
+        .hasMessage("UNAVAILABLE: this registry is stopping");
+    await().atMost(SOON).until(() -> beats.failure != null);
+  }
+
+  private RpcChannel connect() {
+    RpcChannel made = RpcChannel.to(server.address());
+    channels.add(made);
+    return made;
+  }
+
+  private RegistryServiceBlockingStub stub() {
+    return RegistryServiceGrpc.newBlockingStub(channel.channel())
+        .withDeadlineAfter(30, TimeUnit.SECONDS);
+  }
+
+  private List<String> list(ServerFilter.Builder filter) {
+    return stub()
+        .listServers(ListServersRequest.newBuilder().setFilter(filter).build())
+        .getServersList()
+        .stream()
+        .map(s -> s.getInfo().getName())
+        .toList();
+  }
+
+  private void refused(RegisterRequest.Builder request, String message, Status.Code code) {
+    assertThatThrownBy(() -> stub().register(request.build()))
+        .isInstanceOf(StatusRuntimeException.class)
+        .hasMessageContaining(message)
+        .extracting(e -> ((StatusRuntimeException) e).getStatus().getCode())
+        .isEqualTo(code);
+  }
+
+  private static Watcher watch(RpcChannel connection, int messages) {
+    Watcher watcher = new Watcher(messages);
+    RegistryServiceGrpc.newStub(connection.channel())
+        .watchServers(WatchServersRequest.getDefaultInstance(), watcher);
+    return watcher;
+  }
+
+  private static long usedMemory() {
+    Runtime runtime = Runtime.getRuntime();
+    runtime.gc();
+    return runtime.totalMemory() - runtime.freeMemory();
+  }
+
+  /** A watcher that reads as many messages as it says. */
+  private static final class Watcher
+      implements ClientResponseObserver<WatchServersRequest, WatchServersResponse> {
+    private final int first;
+    private final Map<String, Server> known = new ConcurrentHashMap<>();
+    private final AtomicInteger messages = new AtomicInteger();
+    private volatile boolean complete;
+    private ClientCallStreamObserver<WatchServersRequest> requests;
+
+    Watcher(int first) {
+      this.first = first;
+    }
+
+    Server last(String name) {
+      return known.get(name);
+    }
+
+    @Override
+    public void beforeStart(ClientCallStreamObserver<WatchServersRequest> stream) {
+      requests = stream;
+      stream.disableAutoRequestWithInitial(first);
+    }
+
+    @Override
+    public void onNext(WatchServersResponse response) {
+      messages.incrementAndGet();
+      response.getServersList().forEach(server -> known.put(server.getInfo().getName(), server));
+      complete |= response.getComplete();
+    }
+
+    @Override
+    public void onError(Throwable failure) {}
+
+    @Override
+    public void onCompleted() {}
+  }
+
+  /** What a server hears. */
+  private static final class Beats implements StreamObserver<HeartbeatResponse> {
+    private final List<HeartbeatResponse> answers = new CopyOnWriteArrayList<>();
+    private volatile Throwable failure;
+
+    @Override
+    public void onNext(HeartbeatResponse response) {
+      answers.add(response);
+    }
+
+    @Override
+    public void onError(Throwable why) {
+      failure = why;
+    }
+
+    @Override
+    public void onCompleted() {}
+  }
+}
