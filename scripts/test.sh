@@ -29,7 +29,7 @@ summary() {
 
 failures=0
 rm -rf ./*/build/test-results
-step "Linting scripts" shellcheck -x scripts/*.sh .ci/run || failures=$((failures + 1))
+step "Linting scripts" shellcheck -x scripts/*.sh examples/*.sh examples/*/*.sh .ci/run || failures=$((failures + 1))
 step "Checking the format of Java files" "$gradle" --no-daemon -q checkFormat || failures=$((failures + 1))
 if step "Compiling with all lint warnings as errors" "$gradle" --no-daemon -q testClasses installDist; then
   # --continue: one failing module must not hide the results of the others.
