@@ -41,7 +41,7 @@ def caffe(*words):
 def parse_options(gpus):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("-gpu", default=",".join(gpus), metavar="LIST", help="GPUs to train on, as the job counts them")
-    parser.add_argument("--steps", type=int, default=300, metavar="N", help="batches of 64 digits to learn from")
+    parser.add_argument("--steps", type=int, default=150, metavar="N", help="batches of 64 digits to learn from")
     parser.add_argument("--train", type=int, default=6400, metavar="N", help="different digits to learn from")
     parser.add_argument("--floor", type=float, default=0.9, metavar="SHARE", help="fail below this accuracy")
     return parser.parse_args()

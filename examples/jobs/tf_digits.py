@@ -37,7 +37,7 @@ def train_and_test(model, options):
 
 def parse_options(description):
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=4, metavar="N", help="how often to go through the digits")
+    parser.add_argument("--epochs", type=int, default=3, metavar="N", help="how often to go through the digits")
     parser.add_argument("--batch", type=int, default=64, metavar="N", help="digits for each step")
     parser.add_argument("--train", type=int, default=6000, metavar="N", help="digits to learn from")
     parser.add_argument("--test", type=int, default=1000, metavar="N", help="digits of the exam")
