@@ -22,6 +22,13 @@ def devices(count):
     return [f"GPU:{index}" for index in range(count)]
 
 
+def share_evenly(options, replicas):
+    """Makes the batches such that all replicas get as many digits of each: Keras cannot begin with uneven shares."""
+    options.batch = max(1, options.batch // replicas) * replicas
+    options.train -= options.train % options.batch
+    options.test -= options.test % options.batch
+
+
 if __name__ == "__main__":
     options = parse_options(__doc__)
     given = lesson.given_gpus()
@@ -30,6 +37,7 @@ if __name__ == "__main__":
     tf.keras.utils.set_random_seed(1)
     strategy = tf.distribute.MirroredStrategy(devices(len(given)))
     print(f"training {strategy.num_replicas_in_sync} replicas", flush=True)
+    share_evenly(options, strategy.num_replicas_in_sync)
     with strategy.scope():
         model = network()
     train_and_test(model, options)
