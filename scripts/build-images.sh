@@ -306,8 +306,9 @@ make_base() {
         ${http_proxy:+http_proxy="$http_proxy"} chroot "$root" "$@"
     }
     in_it apt-get update -q
-    in_it apt-get upgrade -qy
-    in_it apt-get install -qy --no-install-recommends "$@"
+    # Without a sync for every file.
+    in_it apt-get upgrade -qy -o DPkg::Options::=--force-unsafe-io
+    in_it apt-get install -qy --no-install-recommends -o DPkg::Options::=--force-unsafe-io "$@"
     in_it apt-get clean
     rm -rf "$root"/usr/sbin/policy-rc.d "$root"/etc/resolv.conf "$root"/var/lib/apt/lists/* "$root"/var/cache/*/* \
       "$root"/var/log/* "$root"/usr/share/doc/* "$root"/usr/share/man/* "$root"/usr/share/locale/* \
