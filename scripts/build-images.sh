@@ -17,7 +17,7 @@ of all of them. What is up to date is left alone; what was built before, in whic
   berthd       berth/berthd:VERSION of Berth
   registry     berth/registry:VERSION of Berth
 
-Each has a second tag with -cpu or -gpu at its end; the plain one is that of the variant that was asked for last.
+The first three have a second tag with -cpu or -gpu at its end; the plain one is the variant that was asked for last.
 
   --gpu              the GPU variants of tensorflow, pytorch and caffe; needs a registry and a package index
   --base IMAGE       start the GPU variants from this image
@@ -81,6 +81,8 @@ tag_of() {
   esac
 }
 
+has_variants() { [[ " ${frameworks[*]} " == *" $1 "* ]]; }
+
 # The folder with the Dockerfile of an image.
 folder_of() {
   case $1,$variant in
@@ -135,7 +137,7 @@ provide() {
   [ -z "${provided[$name]:-}" ] || return 0
   provided[$name]=true
   tag=$(tag_of "$name")
-  if [[ $name != base-* ]]; then
+  if has_variants "$name"; then
     tag+=-$variant
     id+=-$variant
   fi
@@ -157,7 +159,9 @@ provide() {
   if [[ $name == base-* ]]; then
     return 0
   fi
-  docker tag "$tag" "${tag%-*}"
+  if has_variants "$name"; then
+    docker tag "$tag" "${tag%-*}"
+  fi
   if [ -n "$save" ]; then
     step "Writing $tag to $save" save_to "$tag" "$file"
   fi
@@ -306,8 +310,9 @@ make_base() {
         ${http_proxy:+http_proxy="$http_proxy"} chroot "$root" "$@"
     }
     in_it apt-get update -q
-    in_it apt-get upgrade -qy
-    in_it apt-get install -qy --no-install-recommends "$@"
+    # Without a sync for every file.
+    in_it apt-get upgrade -qy -o DPkg::Options::=--force-unsafe-io
+    in_it apt-get install -qy --no-install-recommends -o DPkg::Options::=--force-unsafe-io "$@"
     in_it apt-get clean
     rm -rf "$root"/usr/sbin/policy-rc.d "$root"/etc/resolv.conf "$root"/var/lib/apt/lists/* "$root"/var/cache/*/* \
       "$root"/var/log/* "$root"/usr/share/doc/* "$root"/usr/share/man/* "$root"/usr/share/locale/* \
