@@ -2,6 +2,8 @@
 
 import os
 
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # which TensorFlow would comment on
+
 import tensorflow as tf
 
 print(f"NV_GPU={os.environ.get('NV_GPU', '')}")

@@ -2,9 +2,9 @@
 
 import argparse
 
+import lesson
 import tensorflow as tf
 
-import lesson
 from digits import SIZE, digits
 
 

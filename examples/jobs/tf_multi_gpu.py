@@ -3,9 +3,9 @@ of every batch (tf.distribute.MirroredStrategy). Where the GPUs are simulated, a
 
 import sys
 
+import lesson
 import tensorflow as tf
 
-import lesson
 from tf_digits import network, parse_options, train_and_test
 
 
