@@ -218,7 +218,8 @@ build() {
   mkdir -p "$work/$name"
   cp -R "$(folder_of "$name")/." "$work/$name"
   "prepare_$name" "$work/$name"
-  step "Building $tag" docker build -t "$tag" --label "berth.recipe=$recipe" "${arguments[@]}" "$@" "$work/$name"
+  step "Building $tag" docker build --force-rm -t "$tag" --label "berth.recipe=$recipe" \
+    "${arguments[@]}" "$@" "$work/$name"
   rm -rf "${work:?}/$name"
 }
 
@@ -254,8 +255,13 @@ prepare_caffe() {
   cp -R build/caffe "$1/native"
 }
 
+berth_built=false
+
 prepare_berthd() {
-  step "Building Berth" gradle --no-daemon -q installDist -Pno-class-archive
+  if ! $berth_built; then
+    step "Building Berth" gradle --no-daemon -q installDist
+    berth_built=true
+  fi
   cp -R build/install/berth "$1/berth"
   # They would not fit the JVM of the image.
   rm -f "$1"/berth/lib/*.jsa
@@ -339,21 +345,27 @@ make_debian() {
 
 # The GPU variants as far as they can be built without CUDA.
 check_gpu() {
-  local name
+  local name checked
   variant=gpu
   [ -n "$from" ] || from=debootstrap
+  checked=$(for name in "${frameworks[@]}"; do recipe_of "$name"; done; declare -f make_base check_gpu)
+  if ! $force && [ "$checked" = "$(cat "$cache/gpu-checked" 2>/dev/null)" ]; then
+    say "The GPU variants were checked already, and nothing has changed"
+    return 0
+  fi
   for name in "${frameworks[@]}"; do
     if [ "$name" = caffe ]; then
       choose_bases BASE=base-caffe-gpu
     else
       choose_bases BASE=base-python
     fi
-    step "Building the GPU variant of $name up to CUDA" docker build -q --target before-cuda "${arguments[@]}" \
-      "$(folder_of "$name")"
+    step "Building the GPU variant of $name up to CUDA" docker build -q --force-rm --target before-cuda \
+      "${arguments[@]}" "$(folder_of "$name")"
   done
+  printf '%s\n' "$checked" >"$cache/gpu-checked"
 }
 
-require docker debootstrap pip gcc
+require jdk gradle docker debootstrap pip gcc
 [ -n "${names[*]}" ] || if [ $variant = gpu ]; then names=("${frameworks[@]}"); else names=("${all[@]}"); fi
 if [[ $variant = gpu && " ${names[*]} " =~ \ (berthd|registry)\  ]]; then
   die "there is no GPU variant of ${BASH_REMATCH[1]}"
