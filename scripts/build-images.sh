@@ -26,6 +26,7 @@ The first three have a second tag with -cpu or -gpu at its end; the plain one is
   --from registry    start from public images
   --from debootstrap start from a Debian made here; as root. Default: from public images, if a registry can be reached
   --force            build also what is up to date, for example to get newer packages of Debian
+  --cache-only       see to it that they are in the cache, and load none that is there already
   --save DIR         also write the images as files to DIR, for `docker load` on other machines
   --help             this text
 
@@ -36,7 +37,7 @@ TEXT
 all=(tensorflow pytorch caffe berthd registry)
 frameworks=(tensorflow pytorch caffe)
 cache=${BERTH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth}
-variant=cpu from='' base='' archs='' save='' force=false check_gpu=false
+variant=cpu from='' base='' archs='' save='' force=false check_gpu=false cache_only=false
 names=()
 
 while [ $# -gt 0 ]; do
@@ -44,6 +45,7 @@ while [ $# -gt 0 ]; do
     --gpu) variant=gpu ;;
     --check-gpu) check_gpu=true ;;
     --force) force=true ;;
+    --cache-only) cache_only=true ;;
     --base | --cuda-archs | --from | --save)
       [ $# -gt 1 ] || die "$1 needs a value"
       case $1 in
@@ -130,6 +132,7 @@ hash_files() { find "$@" -type f ! -name '*.md' -print0 | sort -z | xargs -0 sha
 has() { [ "$(docker image inspect -f '{{index .Config.Labels "berth.recipe"}}' "$1" 2>/dev/null)" = "$2" ]; }
 
 declare -A provided
+summary=()
 
 # Brings an image into the engine: it is there already, or in the cache, or is built.
 provide() {
@@ -143,16 +146,18 @@ provide() {
   fi
   recipe=$(recipe_of "$name")
   file=$cache/images/$id-$recipe.tar
+  if $cache_only && ! $force && [ -e "$file" ]; then
+    summary+=("$tag: in the cache")
+    return 0
+  fi
   if ! $force && has "$tag" "$recipe"; then
     how='up to date'
   elif ! $force && [ -e "$file" ] && step "Loading $tag from the cache" docker load -q -i "$file"; then
     how=loaded
   else
     "make_${name%%-*}" "$name" "$tag" "$recipe"
-    mkdir -p "$cache/images"
-    step "Saving $tag to the cache" docker save -o "$file.new" "$tag"
-    mv "$file.new" "$file"
-    for old in "$cache/images/$id"-*.tar*; do
+    step "Saving $tag to the cache" save_to_cache "$tag" "$file"
+    for old in "$cache/images/$id"-*.tar; do
       [ "$old" = "$file" ] || rm -f "$old"
     done
   fi
@@ -163,19 +168,21 @@ provide() {
     docker tag "$tag" "${tag%-*}"
   fi
   if [ -n "$save" ]; then
-    step "Writing $tag to $save" save_to "$tag" "$file"
+    step "Writing $tag to $save" save_to "$save/${tag//[\/:]/-}.tar" "$tag" "$file"
   fi
-  say "$tag: $how, $(megabytes "$tag") MB, $((SECONDS - start)) s"
+  summary+=("$tag: $how, $(megabytes "$tag") MB, $((SECONDS - start)) s")
+}
+
+save_to_cache() {
+  mkdir -p "$cache/images"
+  # Never half a file under its name.
+  docker save -o "$cache/images/new" "$1" && mv "$cache/images/new" "$2"
 }
 
 save_to() {
   mkdir -p "$save"
-  local target=$save/${1//[\/:]/-}.tar
-  if [ -e "$2" ]; then
-    cp "$2" "$target"
-  else
-    docker save -o "$target" "$1"
-  fi
+  # What is up to date in the engine may have left the cache.
+  cp "$3" "$1" 2>/dev/null || docker save -o "$1" "$2"
 }
 
 megabytes() { echo $(($(docker image inspect -f '{{.Size}}' "$1") / 1000000)); }
@@ -215,10 +222,13 @@ choose_bases() {
 build() {
   local name=$1 tag=$2 recipe=$3
   shift 3
+  require pip gcc jdk
+  [ -n "${GRADLE:-}" ] || require gradle
   mkdir -p "$work/$name"
   cp -R "$(folder_of "$name")/." "$work/$name"
   "prepare_$name" "$work/$name"
-  step "Building $tag" docker build -t "$tag" --label "berth.recipe=$recipe" "${arguments[@]}" "$@" "$work/$name"
+  step "Building $tag" docker build --force-rm -t "$tag" --label "berth.recipe=$recipe" \
+    "${arguments[@]}" "$@" "$work/$name"
   rm -rf "${work:?}/$name"
 }
 
@@ -250,12 +260,17 @@ prepare_pytorch() { fetch_python "$1"; }
 prepare_caffe() {
   [ $variant = cpu ] || return 0
   fetch_python "$1"
-  step "Fetching Caffe" gradle --no-daemon -q caffeNative
+  step "Fetching Caffe" "${GRADLE:-gradle}" --no-daemon -q caffeNative
   cp -R build/caffe "$1/native"
 }
 
+berth_built=false
+
 prepare_berthd() {
-  step "Building Berth" gradle --no-daemon -q installDist -Pno-class-archive
+  if ! $berth_built; then
+    step "Building Berth" "${GRADLE:-gradle}" --no-daemon -q installDist
+    berth_built=true
+  fi
   cp -R build/install/berth "$1/berth"
   # They would not fit the JVM of the image.
   rm -f "$1"/berth/lib/*.jsa
@@ -290,6 +305,7 @@ make_base() {
   local name=$1 tag=$2 recipe=$3 root=$work/root packages
   mapfile -t packages < <(packages_of "$name")
   [ "$(id -u)" -eq 0 ] || die "only root can make a Debian with debootstrap; --from registry needs no root"
+  require debootstrap
   if $force || [ ! -e "$cache/bookworm.tar" ]; then
     step "Making a Debian bookworm" make_debian
   fi
@@ -339,21 +355,30 @@ make_debian() {
 
 # The GPU variants as far as they can be built without CUDA.
 check_gpu() {
-  local name
+  local name checked
   variant=gpu
   [ -n "$from" ] || from=debootstrap
+  checked=$({
+    for name in "${frameworks[@]}"; do recipe_of "$name"; done
+    declare -f make_base check_gpu
+  } | sha256sum)
+  if ! $force && [ "$checked" = "$(cat "$cache/gpu-checked" 2>/dev/null)" ]; then
+    say "The GPU variants were checked already, and nothing has changed"
+    return 0
+  fi
   for name in "${frameworks[@]}"; do
     if [ "$name" = caffe ]; then
       choose_bases BASE=base-caffe-gpu
     else
       choose_bases BASE=base-python
     fi
-    step "Building the GPU variant of $name up to CUDA" docker build -q --target before-cuda "${arguments[@]}" \
-      "$(folder_of "$name")"
+    step "Building the GPU variant of $name up to CUDA" docker build -q --force-rm --target before-cuda \
+      "${arguments[@]}" "$(folder_of "$name")"
   done
+  printf '%s\n' "$checked" >"$cache/gpu-checked"
 }
 
-require docker debootstrap pip gcc
+require docker
 [ -n "${names[*]}" ] || if [ $variant = gpu ]; then names=("${frameworks[@]}"); else names=("${all[@]}"); fi
 if [[ $variant = gpu && " ${names[*]} " =~ \ (berthd|registry)\  ]]; then
   die "there is no GPU variant of ${BASH_REMATCH[1]}"
@@ -376,5 +401,5 @@ else
   for name in "${names[@]}"; do
     provide "$name"
   done
-  say "Done in $SECONDS s"
+  printf '%s\n' "${summary[@]}" "Done in $SECONDS s" >&2
 fi

@@ -24,7 +24,9 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** The images that the installed catalogue names, as {@code scripts/build-images.sh} builds them. */
+/**
+ * The images that the installed catalogue names, as {@code scripts/build-images.sh} builds them.
+ */
 @Tag("docker")
 @ExtendWith(Engine.Shared.class)
 class JobImagesTest {
@@ -164,8 +166,7 @@ class JobImagesTest {
 
     Result bySolver = train();
     assertThat(bySolver.exitCode()).isZero();
-    assertThat(bySolver.err())
-        .contains("caffe: this build trains on the CPU in place of GPU 0\n");
+    assertThat(bySolver.err()).contains("caffe: this build trains on the CPU in place of GPU 0\n");
   }
 
   @Test
@@ -195,7 +196,8 @@ class JobImagesTest {
   }
 
   private static String tagOf(String name) {
-    return engine.docker("images", "--format", "{{.Repository}}:{{.Tag}}", "berth/" + name)
+    return engine
+        .docker("images", "--format", "{{.Repository}}:{{.Tag}}", "berth/" + name)
         .lines()
         .filter(tag -> !tag.endsWith("-cpu"))
         .findFirst()
@@ -206,8 +208,6 @@ class JobImagesTest {
     List<String> command = new ArrayList<>(List.of(ROOT + "/scripts/build-images.sh"));
     command.addAll(Arrays.asList(names));
     return Installed.run(
-        Map.of("DOCKER_HOST", engine.host()),
-        PATIENCE_FOR_IMAGES,
-        command.toArray(String[]::new));
+        Map.of("DOCKER_HOST", engine.host()), PATIENCE_FOR_IMAGES, command.toArray(String[]::new));
   }
 }
