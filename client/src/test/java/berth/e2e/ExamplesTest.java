@@ -166,7 +166,7 @@ class ExamplesTest {
 
   @Test
   void trainsOnANumberOfGpusThatDividesNoBatch() {
-    Result result = run(Map.of(), MULTI_GPU, "--gpus", "3", "--epochs", "2");
+    Result result = run(Map.of(), MULTI_GPU, "--gpus=3", "--epochs=1", "--train=1000", "--floor=0");
 
     assertThat(result.exitCode()).as(result.toString()).isZero();
     assertThat(result.out()).contains("3 CPU devices play the 3 GPUs\n", "training 3 replicas\n");
