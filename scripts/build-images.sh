@@ -146,7 +146,7 @@ provide() {
   fi
   recipe=$(recipe_of "$name")
   file=$cache/images/$id-$recipe.tar
-  if $cache_only && ! $force && [ -e "$file" ]; then
+  if $cache_only && ! $force && [[ $name != base-* && -e $file ]]; then
     summary+=("$tag: in the cache")
     return 0
   fi
