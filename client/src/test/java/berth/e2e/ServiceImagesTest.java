@@ -82,7 +82,7 @@ class ServiceImagesTest {
     Path script =
         Files.writeString(
             folder.resolve("wait.sh"),
-            "echo on $NV_GPU; until [ -e go ]; do usleep 10000; done; echo went on");
+            "echo on $NV_GPU; " + Asked.AWAIT_GO + "; echo went on");
     await().atMost(PATIENCE).until(() -> berth("runs").exitCode() == 0);
     Result detached =
         berth(
