@@ -293,8 +293,8 @@ fetch_python() {
     options+=(--platform "manylinux_${platform}_x86_64")
   done
   options+=(--platform manylinux2014_x86_64 --platform manylinux2010_x86_64 --platform manylinux1_x86_64)
-  # The CPU builds of PyTorch are in an index of its own; PyPI's need a gigabyte of CUDA.
   options+=(-r "$requirements")
+  # The CPU builds of PyTorch are in an index of its own; PyPI's need gigabytes of CUDA.
   step "Fetching Python packages for ${1##*/}" python3 -m pip install "${options[@]}" ||
     step "Fetching them from PyTorch's own index too" python3 -m pip install "${options[@]}" \
       --extra-index-url https://download.pytorch.org/whl/cpu
@@ -388,7 +388,7 @@ require docker
 if [[ $variant = gpu && " ${names[*]} " =~ \ (berthd|registry)\  ]]; then
   die "there is no GPU variant of ${BASH_REMATCH[1]}"
 fi
-timeout 20 docker version >/dev/null 2>&1 || die "no Docker engine answers at ${DOCKER_HOST:-this machine\'s socket}"
+timeout 20 docker version >/dev/null 2>&1 || die "no Docker engine answers at ${DOCKER_HOST:-the socket of this machine}"
 mkdir -p "$cache"
 # One at a time: the second finds what the first has built.
 exec 8>"$cache/lock"

@@ -81,8 +81,7 @@ class ServiceImagesTest {
   void berthdInAContainerRunsOthersAndTheyOutliveIt() throws IOException {
     Path script =
         Files.writeString(
-            folder.resolve("wait.sh"),
-            "echo on $NV_GPU; " + Asked.AWAIT_GO + "; echo went on");
+            folder.resolve("wait.sh"), "echo on $NV_GPU; " + Asked.AWAIT_GO + "; echo went on");
     await().atMost(PATIENCE).until(() -> berth("runs").exitCode() == 0);
     Result detached =
         berth(
