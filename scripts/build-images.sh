@@ -136,17 +136,19 @@ summary=()
 
 # Brings an image into the engine: it is there already, or in the cache, or is built.
 provide() {
-  local name=$1 id=$1 tag recipe file old how=built start=$SECONDS
+  local name=$1 id=$1 tag tags recipe file old how=built start=$SECONDS
   [ -z "${provided[$name]:-}" ] || return 0
   provided[$name]=true
   tag=$(tag_of "$name")
+  tags=("$tag")
   if has_variants "$name"; then
     tag+=-$variant
+    tags+=("$tag")
     id+=-$variant
   fi
   recipe=$(recipe_of "$name")
   file=$cache/images/$id-$recipe.tar
-  if $cache_only && ! $force && [ -e "$file" ]; then
+  if $cache_only && ! $force && [[ $name != base-* && -e $file ]]; then
     summary+=("$tag: in the cache")
     return 0
   fi
@@ -156,7 +158,8 @@ provide() {
     how=loaded
   else
     "make_${name%%-*}" "$name" "$tag" "$recipe"
-    step "Saving $tag to the cache" save_to_cache "$tag" "$file"
+    docker tag "$tag" "${tags[0]}"
+    step "Saving $tag to the cache" save_to_cache "$file" "${tags[@]}"
     for old in "$cache/images/$id"-*.tar; do
       [ "$old" = "$file" ] || rm -f "$old"
     done
@@ -164,25 +167,27 @@ provide() {
   if [[ $name == base-* ]]; then
     return 0
   fi
-  if has_variants "$name"; then
-    docker tag "$tag" "${tag%-*}"
-  fi
+  docker tag "$tag" "${tags[0]}"
   if [ -n "$save" ]; then
-    step "Writing $tag to $save" save_to "$save/${tag//[\/:]/-}.tar" "$tag" "$file"
+    step "Writing $tag to $save" save_to "$save/${tag//[\/:]/-}.tar" "$file" "${tags[@]}"
   fi
   summary+=("$tag: $how, $(megabytes "$tag") MB, $((SECONDS - start)) s")
 }
 
 save_to_cache() {
+  local file=$1
+  shift
   mkdir -p "$cache/images"
   # Never half a file under its name.
-  docker save -o "$cache/images/new" "$1" && mv "$cache/images/new" "$2"
+  docker save -o "$cache/images/new" "$@" && mv "$cache/images/new" "$file"
 }
 
 save_to() {
+  local target=$1 file=$2
+  shift 2
   mkdir -p "$save"
   # What is up to date in the engine may have left the cache.
-  cp "$3" "$1" 2>/dev/null || docker save -o "$1" "$2"
+  cp "$file" "$target" 2>/dev/null || docker save -o "$target" "$@"
 }
 
 megabytes() { echo $(($(docker image inspect -f '{{.Size}}' "$1") / 1000000)); }
@@ -288,15 +293,15 @@ fetch_python() {
     options+=(--platform "manylinux_${platform}_x86_64")
   done
   options+=(--platform manylinux2014_x86_64 --platform manylinux2010_x86_64 --platform manylinux1_x86_64)
-  # The CPU builds of PyTorch are in an index of its own; PyPI's need a gigabyte of CUDA.
   options+=(-r "$requirements")
+  # The CPU builds of PyTorch are in an index of its own; PyPI's need gigabytes of CUDA.
   step "Fetching Python packages for ${1##*/}" python3 -m pip install "${options[@]}" ||
     step "Fetching them from PyTorch's own index too" python3 -m pip install "${options[@]}" \
       --extra-index-url https://download.pytorch.org/whl/cpu
   # Nothing of this is used by programs: headers and tools for extensions in C++, tests, a C parser, and symbols for
   # debuggers in the libraries where they are large. Scripts in bin would look for the Python of this machine.
   rm -rf "${target:?}"/{bin,clang,libclang-*,wheel,wheel-*} "$target"/tensorflow/include \
-    "$target"/torch/{test,include,bin,share} "$target"/numpy/{,*/}tests
+    "$target"/torch/{test,include,share} "$target"/torch/bin/{test_*,protoc*} "$target"/numpy/{,*/}tests
   find "$target" -maxdepth 3 -type f \( -name 'libtensorflow_*.so*' -o -name libtorch_cpu.so \) \
     -exec strip --strip-unneeded {} +
 }
@@ -383,7 +388,7 @@ require docker
 if [[ $variant = gpu && " ${names[*]} " =~ \ (berthd|registry)\  ]]; then
   die "there is no GPU variant of ${BASH_REMATCH[1]}"
 fi
-timeout 20 docker version >/dev/null 2>&1 || die "no Docker engine answers at ${DOCKER_HOST:-this machine\'s socket}"
+timeout 20 docker version >/dev/null 2>&1 || die "no Docker engine answers at ${DOCKER_HOST:-the socket of this machine}"
 mkdir -p "$cache"
 # One at a time: the second finds what the first has built.
 exec 8>"$cache/lock"
