@@ -30,6 +30,9 @@ require() {
       iproute2) have ip || missing_packages+=(iproute2) ;;
       iptables) have iptables || missing_packages+=(iptables) ;;
       gcc) have gcc && [ -e /usr/include/stdlib.h ] || missing_packages+=(gcc libc6-dev) ;;
+      debootstrap) have debootstrap || missing_packages+=(debootstrap debian-archive-keyring) ;;
+      pip) python3 -m pip --version >/dev/null 2>&1 || missing_packages+=(python3-pip) ;;
+      npm) have npm || missing_packages+=(npm) ;;
       shellcheck) have shellcheck || missing_packages+=(shellcheck) ;;
       # Not systemd-sysv: the machine's init stays what it is.
       systemd-analyze) have systemd-analyze || missing_packages+=(systemd) ;;

@@ -11,6 +11,20 @@ parts=(jdk gcc procps shellcheck python3-grpcio python3-fasteners docker etcd bu
 require "${parts[@]}"
 gradle=${GRADLE:-gradle}
 
+# In an engine that is gone afterwards; the tests take the images from the cache. Says itself what it does, since the
+# first time takes minutes.
+build_images() {
+  local engine result=0
+  engine=$(mktemp -d)
+  scripts/engine.sh start "$engine"
+  (
+    export "$(scripts/engine.sh env "$engine")"
+    scripts/build-images.sh --cache-only && scripts/build-images.sh --check-gpu
+  ) || result=1
+  scripts/engine.sh stop "$engine"
+  return $result
+}
+
 # Counts come from the reports that JUnit writes, so a module that never ran its tests adds nothing and must fail.
 summary() {
   local failed_steps=$1
@@ -30,8 +44,11 @@ summary() {
 
 failures=0
 rm -rf ./*/build/test-results
-step "Linting scripts" shellcheck -x scripts/*.sh .ci/run || failures=$((failures + 1))
+step "Linting scripts" shellcheck -x scripts/*.sh dockerfiles/*/*.sh examples/*.sh examples/*/*.sh .ci/run ||
+  failures=$((failures + 1))
+step "Linting Dockerfiles" scripts/lint-dockerfiles.sh || failures=$((failures + 1))
 step "Checking the format of Java files" "$gradle" --no-daemon -q checkFormat || failures=$((failures + 1))
+build_images || failures=$((failures + 1))
 if step "Compiling with all lint warnings as errors" "$gradle" --no-daemon -q testClasses installDist; then
   # --continue: one failing module must not hide the results of the others.
   "$gradle" --no-daemon -q --continue test 2>&1 | grep -v 'Malformed class file' || failures=$((failures + 1))

@@ -2,7 +2,6 @@ package berth.cli;
 
 import berth.client.FollowedRun;
 import berth.client.RunClient;
-import berth.client.TarPacker;
 import berth.command.ExitCode;
 import berth.command.GpuOptions;
 import berth.rpc.BerthException;
@@ -12,9 +11,7 @@ import berth.v1.RunCodeRequest;
 import berth.v1.RunExited;
 import berth.v1.Service;
 import java.io.IOException;
-import java.io.InputStream;
 import java.io.UncheckedIOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -157,7 +154,7 @@ final class RunCommand implements Callable<Integer> {
     try (RunClient client = server.runs()) {
       program().addTo(request, service -> interpreter(client, service));
       if (bundle.isPresent()) {
-        request.setBundle(upload(client, bundle.get()));
+        request.setBundle(client.uploadFolder(bundle.get(), UPLOAD_PATIENCE));
       }
       return detach ? detach(client, request.build()) : run(client, request.build());
     }
@@ -259,20 +256,6 @@ final class RunCommand implements Callable<Integer> {
               + view.runId()
               + ":PATH .'",
           e);
-    }
-  }
-
-  private static String upload(RunClient client, Path folder) throws IOException {
-    Path tar = Files.createTempFile("berth-bundle", ".tar");
-    // Also if a signal ends this command meanwhile.
-    tar.toFile().deleteOnExit();
-    try {
-      String digest = TarPacker.pack(folder, tar);
-      try (InputStream content = Files.newInputStream(tar)) {
-        return client.uploadBundle(digest, content, UPLOAD_PATIENCE).getDigest();
-      }
-    } finally {
-      Files.deleteIfExists(tar);
     }
   }
 

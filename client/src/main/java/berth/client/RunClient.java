@@ -29,6 +29,8 @@ import io.grpc.stub.ClientResponseObserver;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Iterator;
 import java.util.concurrent.TimeUnit;
@@ -127,6 +129,28 @@ public final class RunClient implements AutoCloseable {
       if (!finished) {
         upload.cancel();
       }
+    }
+  }
+
+  /**
+   * Stores the files of a folder, all but {@code .git}, as a bundle, and returns its digest, which
+   * {@code RunCodeRequest} wants. Costs little if the server has it already.
+   *
+   * @param timeout how long the server may take nothing, or leave the answer open
+   * @throws IOException if something in the folder cannot be read
+   * @throws BerthException as {@link #uploadBundle}, and if there is no such folder
+   */
+  public String uploadFolder(Path folder, Duration timeout) throws IOException {
+    Path tar = Files.createTempFile("berth-bundle", ".tar");
+    // Also if a signal ends this process meanwhile.
+    tar.toFile().deleteOnExit();
+    try {
+      String digest = TarPacker.pack(folder, tar);
+      try (InputStream content = Files.newInputStream(tar)) {
+        return uploadBundle(digest, content, timeout).getDigest();
+      }
+    } finally {
+      Files.deleteIfExists(tar);
     }
   }
 

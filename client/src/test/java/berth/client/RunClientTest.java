@@ -21,6 +21,8 @@ import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Random;
 import java.util.concurrent.CountDownLatch;
@@ -28,6 +30,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 class RunClientTest {
   private static final Duration TIMEOUT = Duration.ofSeconds(20);
@@ -55,6 +58,19 @@ class RunClientTest {
     assertThat(response.getBytes()).isEqualTo(tar.length);
     assertThat(upload.get().content.toByteArray()).isEqualTo(tar);
     assertThat(upload.get().pieces).allSatisfy(size -> assertThat(size).isBetween(1, 256 << 10));
+  }
+
+  @Test
+  void uploadsAFolderAsTheBundleThatItsFilesMake(@TempDir Path folder) throws Exception {
+    Path project = Files.createDirectory(folder.resolve("project"));
+    Files.writeString(project.resolve("train.py"), "print(1)\n");
+    Path tar = folder.resolve("expected.tar");
+    String digest = TarPacker.pack(project, tar);
+    AtomicReference<Upload> upload = new AtomicReference<>();
+    server.onUpload = answer -> remember(upload, new Upload(answer, false));
+
+    assertThat(client.uploadFolder(project, TIMEOUT)).isEqualTo(digest);
+    assertThat(upload.get().content.toByteArray()).isEqualTo(Files.readAllBytes(tar));
   }
 
   @Test

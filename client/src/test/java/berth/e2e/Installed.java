@@ -5,6 +5,7 @@ import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -13,7 +14,7 @@ import java.util.concurrent.TimeUnit;
 
 /** Runs the installed commands to their end, as a person would. */
 final class Installed {
-  private static final long PATIENCE_SECONDS = 60;
+  private static final Duration PATIENCE = Duration.ofSeconds(60);
 
   /** How a command ended. */
   record Result(int exitCode, String out, String err) {}
@@ -36,15 +37,21 @@ final class Installed {
   }
 
   static Result run(String... command) {
+    return run(Map.of(), PATIENCE, command);
+  }
+
+  /** Runs a command with these variables too, and waits so long for its end. */
+  static Result run(Map<String, String> variables, Duration patience, String... command) {
     ProcessBuilder builder = new ProcessBuilder(command);
     // Table, bars and degree signs as on most people's machines, whatever this one is set to.
     builder.environment().putAll(Map.of("LC_ALL", "C.UTF-8", "TERM", "xterm"));
+    builder.environment().putAll(variables);
     try {
       Process process = builder.start();
       process.getOutputStream().close();
       CompletableFuture<String> out = text(process.getInputStream());
       CompletableFuture<String> err = text(process.getErrorStream());
-      if (!process.waitFor(PATIENCE_SECONDS, TimeUnit.SECONDS)) {
+      if (!process.waitFor(patience.toMillis(), TimeUnit.MILLISECONDS)) {
         process.destroyForcibly();
         throw new AssertionError(List.of(command) + " did not end: " + out.join() + err.join());
       }

@@ -163,8 +163,8 @@ final class BerthdCommand implements Callable<Integer> {
       names = "--services",
       paramLabel = "FILE",
       description =
-          "YAML file that names services: images with what is usual for them. An example is in"
-              + " etc/services.yaml.")
+          "YAML file that names services: images with what is usual for them. etc/services.yaml"
+              + " names TensorFlow, PyTorch and Caffe.")
   private Optional<Path> services = Optional.empty();
 
   @Option(

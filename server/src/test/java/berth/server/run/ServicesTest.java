@@ -2,6 +2,7 @@ package berth.server.run;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.tuple;
 
 import berth.rpc.Reason;
 import java.io.IOException;
@@ -109,15 +110,19 @@ class ServicesTest {
   }
 
   @Test
-  void readsTheExampleWithAndWithoutItsComments() throws IOException {
-    Path example =
+  void readsTheCatalogueWithAndWithoutWhatIsCommentedOut() throws IOException {
+    Path catalogue =
         Path.of(System.getProperty("berth.root"), "server/src/main/config/services.yaml");
-    assertThat(Services.load(example).all()).isEmpty();
-    String text = Files.readString(example);
+    assertThat(Services.load(catalogue).all())
+        .extracting(Service::name, Service::image, Service::aliases)
+        .containsExactly(
+            tuple("caffe", "berth/caffe:1.0", List.of("caffe-1.0")),
+            tuple("pytorch", "berth/pytorch:2.13", List.of("pytorch-2.13")),
+            tuple("tensorflow", "berth/tensorflow:2.21", List.of("tensorflow-2.21")));
+    String text = Files.readString(catalogue);
     String uncommented = text.substring(text.indexOf("services:\n")).replaceAll("(?m)^#", "");
     assertThat(load(uncommented).find("tensorflow-2.21"))
         .isEqualTo(load(TWO.replace("1.5", "4").replace(", EMPTY: \"\"", "")).find("tensorflow"));
-    assertThat(load(uncommented).all()).hasSize(2);
   }
 
   @ParameterizedTest

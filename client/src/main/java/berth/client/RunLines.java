@@ -1,0 +1,92 @@
+package berth.client;
+
+import berth.v1.Reservation;
+import berth.v1.RunEvent;
+import berth.v1.RunExited;
+import berth.v1.RunOutput;
+import java.io.ByteArrayOutputStream;
+import java.nio.charset.StandardCharsets;
+import java.util.function.Consumer;
+
+/**
+ * What a run prints, line by line, and how it ends: the consumer of a {@link FollowedRun} for
+ * programs that want no more than that. Not for several threads at once.
+ */
+public final class RunLines implements Consumer<RunEvent> {
+  private final Lines out;
+  private final Lines err;
+  private Reservation reserved = Reservation.getDefaultInstance();
+  private RunExited exited = RunExited.getDefaultInstance();
+
+  /**
+   * @param out gets the lines of standard output, without their ends, as UTF-8
+   * @param err gets those of standard error
+   */
+  public RunLines(Consumer<String> out, Consumer<String> err) {
+    this.out = new Lines(out);
+    this.err = new Lines(err);
+  }
+
+  @Override
+  public void accept(RunEvent event) {
+    switch (event.getEventCase()) {
+      case RESERVED -> reserved = event.getReserved();
+      case OUTPUT -> output(event.getOutput());
+      case EXITED -> {
+        exited = event.getExited();
+        out.end();
+        err.end();
+      }
+      default -> {}
+    }
+  }
+
+  private void output(RunOutput output) {
+    boolean toErr = output.getStream() == berth.v1.OutputStream.OUTPUT_STREAM_STDERR;
+    (toErr ? err : out).add(output.getData().toByteArray());
+  }
+
+  /** The GPUs and ports of the run; empty before it has them, and if it asked for none. */
+  public Reservation reserved() {
+    return reserved;
+  }
+
+  /** How the run ended; without a reason while it has not. */
+  public RunExited exited() {
+    return exited;
+  }
+
+  /** Cuts bytes, which come in pieces of any size, into lines. */
+  private static final class Lines {
+    private final Consumer<String> consumer;
+    private final ByteArrayOutputStream begun = new ByteArrayOutputStream();
+
+    Lines(Consumer<String> consumer) {
+      this.consumer = consumer;
+    }
+
+    void add(byte[] bytes) {
+      int start = 0;
+      for (int i = 0; i < bytes.length; i++) {
+        if (bytes[i] == '\n') {
+          begun.write(bytes, start, i - start);
+          pass();
+          start = i + 1;
+        }
+      }
+      begun.write(bytes, start, bytes.length - start);
+    }
+
+    void end() {
+      if (begun.size() > 0) {
+        pass();
+      }
+    }
+
+    private void pass() {
+      String line = begun.toString(StandardCharsets.UTF_8);
+      begun.reset();
+      consumer.accept(line);
+    }
+  }
+}

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+set -euo pipefail
+# shellcheck source=examples/example.sh
+. "$(dirname "$(readlink -f "$0")")/../example.sh"
+
+about="Teaches a network of Keras to read digits, and reads its accuracy. A program in Java."
+default_container=(--service tensorflow)
+read_options "$@"
+run_java TrainDigits

@@ -1,0 +1,2 @@
+/** Programs that use Berth through its library, to be copied from. */
+package berth.examples;
