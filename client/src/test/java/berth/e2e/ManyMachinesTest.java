@@ -18,7 +18,9 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** A registry, servers and a user, each on a machine of its own as far as networks are concerned. */
+/**
+ * A registry, servers and a user, each on a machine of its own as far as networks are concerned.
+ */
 class ManyMachinesTest {
   private static final Duration PATIENCE = Duration.ofSeconds(40);
   private static final String REGISTRY = "10.77.0.1";
@@ -159,8 +161,7 @@ class ManyMachinesTest {
   }
 
   private Daemon registry(String... options) {
-    List<String> args =
-        new ArrayList<>(List.of("--listen", "0.0.0.0:18811", "--insecure"));
+    List<String> args = new ArrayList<>(List.of("--listen", "0.0.0.0:18811", "--insecure"));
     args.addAll(List.of(options));
     return open(
         Daemon.startIn(registryHost, folder, "berth-registry", args.toArray(String[]::new)));
