@@ -1,6 +1,8 @@
 package berth.command;
 
 import berth.rpc.Address;
+import java.net.InetAddress;
+import java.net.UnknownHostException;
 import java.nio.file.Path;
 import java.util.Optional;
 import picocli.CommandLine.Option;
@@ -46,5 +48,14 @@ public final class DaemonOptions {
   /** Whether anyone may call who reaches the address. */
   public boolean insecure() {
     return insecure;
+  }
+
+  /** The name that a daemon has if it is given none: that of the machine. */
+  public static String hostName() {
+    try {
+      return InetAddress.getLocalHost().getHostName();
+    } catch (UnknownHostException e) {
+      return "localhost";
+    }
   }
 }

@@ -47,7 +47,12 @@ public record Address(String host, int port) {
     return resolve().isLoopbackAddress();
   }
 
-  InetAddress resolve() {
+  /**
+   * The address of the host.
+   *
+   * @throws BerthException if it has none
+   */
+  public InetAddress resolve() {
     try {
       return InetAddress.getByName(host);
     } catch (UnknownHostException e) {

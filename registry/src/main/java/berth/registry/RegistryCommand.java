@@ -5,12 +5,18 @@ import berth.command.DurationConverter;
 import berth.command.ExitCode;
 import berth.command.Termination;
 import berth.command.Version;
+import berth.discovery.Discovery;
 import berth.registry.directory.Directory;
 import berth.registry.directory.LeaseTerms;
 import berth.registry.directory.MemoryDirectory;
 import berth.registry.directory.RegistryGrpcService;
+import berth.registry.discovery.DiscoveryResponder;
+import berth.rpc.Address;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
 import berth.rpc.RpcServer;
 import java.time.Duration;
+import java.util.Optional;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -55,6 +61,22 @@ final class RegistryCommand implements Callable<Integer> {
               + " time (default: ${DEFAULT-VALUE}).")
   private Duration lease;
 
+  @Option(
+      names = "--name",
+      paramLabel = "NAME",
+      description = "Name of this registry as people see it (default: the host name).")
+  private Optional<String> name = Optional.empty();
+
+  @Option(
+      names = "--discovery-port",
+      paramLabel = "PORT",
+      defaultValue = "" + Discovery.PORT,
+      description =
+          "UDP port on which to answer those who look for a registry on the local network, or on"
+              + " this machine if the registry listens on loopback (default: ${DEFAULT-VALUE})."
+              + " 0: answer nobody.")
+  private int discoveryPort;
+
   @Override
   public Integer call() throws InterruptedException {
     LeaseTerms terms = new LeaseTerms(lease, MAX_SERVERS);
@@ -68,7 +90,11 @@ final class RegistryCommand implements Callable<Integer> {
               .maxMessageBytes(MAX_MESSAGE_BYTES)
               .service(service)
               .endStreams(service::close)
-              .start()) {
+              .start();
+          DiscoveryResponder discovery = answerQueries(server.address())) {
+        if (discovery != null) {
+          log.info("answers queries on UDP {}", discovery.address());
+        }
         log.info("listens on {}", server.address());
         termination.await();
         log.info("stopping");
@@ -77,5 +103,23 @@ final class RegistryCommand implements Callable<Integer> {
       executor.shutdownNow();
     }
     return ExitCode.OK;
+  }
+
+  /** Returns null if this registry is not to be found by UDP, or cannot be. */
+  private DiscoveryResponder answerQueries(Address registry) {
+    if (discoveryPort == 0) {
+      return null;
+    }
+    Address queries = new Address(registry.host(), discoveryPort);
+    String shownName = name.orElseGet(DaemonOptions::hostName);
+    try {
+      return DiscoveryResponder.listenOn(queries, registry.port(), shownName);
+    } catch (BerthException e) {
+      if (e.reason() != Reason.UNAVAILABLE) {
+        throw e;
+      }
+      log.warn("nobody can find this registry by UDP: {}", e.getMessage());
+      return null;
+    }
   }
 }

@@ -21,8 +21,6 @@ import berth.server.run.Runtime;
 import berth.server.run.Services;
 import berth.server.run.docker.DockerRuntime;
 import berth.server.run.process.ProcessRuntime;
-import java.net.InetAddress;
-import java.net.UnknownHostException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
@@ -227,7 +225,7 @@ final class BerthdCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws InterruptedException {
-    String serverName = name.orElseGet(BerthdCommand::hostName);
+    String serverName = name.orElseGet(DaemonOptions::hostName);
     check(
         "--name",
         serverName.matches("[A-Za-z0-9][A-Za-z0-9._-]*"),
@@ -309,13 +307,5 @@ final class BerthdCommand implements Callable<Integer> {
             ? Path.of("/var/lib")
             : Path.of(home, ".local", "state");
     return base.resolve("berth").resolve(serverName);
-  }
-
-  private static String hostName() {
-    try {
-      return InetAddress.getLocalHost().getHostName();
-    } catch (UnknownHostException e) {
-      return "localhost";
-    }
   }
 }
