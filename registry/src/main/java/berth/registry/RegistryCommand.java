@@ -85,12 +85,12 @@ final class RegistryCommand implements Callable<Integer> {
         Directory directory = new MemoryDirectory(terms)) {
       RegistryGrpcService service = new RegistryGrpcService(directory, executor);
       try (RpcServer server =
-          RpcServer.listenOn(daemon.address())
-              .insecureBeyondLoopback(daemon.insecure())
-              .maxMessageBytes(MAX_MESSAGE_BYTES)
-              .service(service)
-              .endStreams(service::close)
-              .start();
+              RpcServer.listenOn(daemon.address())
+                  .insecureBeyondLoopback(daemon.insecure())
+                  .maxMessageBytes(MAX_MESSAGE_BYTES)
+                  .service(service)
+                  .endStreams(service::close)
+                  .start();
           DiscoveryResponder discovery = answerQueries(server.address())) {
         if (discovery != null) {
           log.info("answers queries on UDP {}", discovery.address());

@@ -21,7 +21,8 @@ class UnansweredTest {
     }
     now += Duration.ofSeconds(1).toNanos();
     assertThat(unanswered.add(Why.TOO_MANY, "10.0.0.3"))
-        .contains("datagrams not answered: 1000 (no query), 1 (above the limit); the last: 10.0.0.3");
+        .contains(
+            "datagrams not answered: 1000 (no query), 1 (above the limit); the last: 10.0.0.3");
     assertThat(unanswered.count(Why.NO_QUERY)).isEqualTo(1001);
   }
 }
