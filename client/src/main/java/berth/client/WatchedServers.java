@@ -12,7 +12,7 @@ import java.util.TreeMap;
  * the difference to what was told before. For one thread.
  */
 final class WatchedServers {
-  private Map<String, Server> told = new TreeMap<>();
+  private final Map<String, Server> told = new TreeMap<>();
   // What is to be told once the registry has said all of it; empty for servers that went.
   private final Map<String, Optional<Server>> pending = new LinkedHashMap<>();
   // The servers while they are told from the beginning.
@@ -67,12 +67,7 @@ final class WatchedServers {
         pending.put(name, Optional.empty());
       }
     }
-    anew.forEach(
-        (name, server) -> {
-          if (!server.equals(told.get(name))) {
-            pending.put(name, Optional.of(server));
-          }
-        });
+    anew.forEach((name, server) -> pending.put(name, Optional.of(server)));
   }
 
   private Optional<WatchServersResponse> tell() {
@@ -81,8 +76,9 @@ final class WatchedServers {
     pending.forEach(
         (name, server) -> {
           if (server.isPresent()) {
-            told.put(name, server.get());
-            news.addServers(server.get());
+            if (!server.get().equals(told.put(name, server.get()))) {
+              news.addServers(server.get());
+            }
           } else if (told.remove(name) != null) {
             news.addRemoved(name);
           }

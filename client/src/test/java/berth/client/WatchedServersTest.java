@@ -51,6 +51,17 @@ class WatchedServersTest {
   }
 
   @Test
+  void tellsOnlyWhatIsDifferent() {
+    watched.take(whole("r1", server("a", 1), server("b", 1)));
+
+    WatchServersResponse news =
+        watched.take(whole("r2", server("a", 1), server("b", 2))).orElseThrow();
+
+    assertThat(news.getServersList()).containsExactly(server("b", 2));
+    assertThat(watched.take(whole("r3", server("a", 1)))).isEmpty();
+  }
+
+  @Test
   void removesOnlyWhatWasTold() {
     watched.take(whole("r1", server("a", 1)));
 

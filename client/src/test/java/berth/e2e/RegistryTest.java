@@ -305,7 +305,8 @@ class RegistryTest {
     BufferedReader samples = gpus.inputReader();
     samples.readLine();
 
-    RegisteredServer late = register("late", gpu01.daemon().address().replace("127.", "127.1."), 0);
+    RegisteredServer late =
+        register("late", gpu01.daemon().address().replace("127.0.0.1", "127.0.0.2"), 0);
     assertThat(lines.readLine()).contains("\"name\":\"late\"").doesNotContain("gpu02");
     registered.remove(late);
     late.close();
