@@ -10,8 +10,10 @@ usage() {
 Usage: scripts/bench.sh [--seconds N] [--rounds N] BENCHMARK
   reservations   reserving GPUs: berthd through gRPC, and the old algorithm with fasteners in its own processes
   runs           running programs: RunCode, and docker run --rm of the same image on an engine of its own; only as root
+  registry       10,000 simulated servers report to one registry, and 1,000 to one on etcd: what it costs, how fast it
+                 answers meanwhile, and how fast RPyC's registry does
 Options:
-  --seconds N    time of each measurement of throughput, for reservations (default: 10)
+  --seconds N    time of each measurement of throughput, for reservations and registry (default: 10)
   --rounds N     measure everything so often and print the medians (default: 1)
 TEXT
 }
@@ -44,7 +46,7 @@ machine() {
 # Starts a server with simulated GPUs, and sets $address to where it listens and $server to its process. Its locks are in
 # $folder/NAME. Further arguments are options of berthd.
 start_server() {
-  local name=$1 gpus=$2 log=$folder/$1.log tries=0
+  local name=$1 gpus=$2 log=$folder/$1.log
   shift 2
   : >"$log"
   mkdir "$folder/$name"
@@ -52,11 +54,17 @@ start_server() {
     --lock-dir "$folder/$name" --state-dir "$folder/$name/state" "$@" 2>"$log" &
   server=$!
   servers+=("$server")
+  await_address "$log"
+}
+
+# Sets $address to where $server listens, by its log.
+await_address() {
+  local log=$1 tries=0
   until address=$(sed -n 's/.* listens on //p' "$log") && [ -n "$address" ]; do
     tries=$((tries + 1))
     if [ $tries -gt 300 ] || ! kill -0 "$server" 2>/dev/null; then
       cat "$log" >&2
-      die "berthd did not start"
+      die "it did not start"
     fi
     sleep 0.1
   done
@@ -103,6 +111,44 @@ runs() {
   run_class berth.bench.RunBench "$image" "$rounds" "$docker" "$docker_pid" "$address" "$server"
 }
 
+# Starts a registry, and sets $address and $server as start_server does. Arguments are options of berth-registry.
+start_registry() {
+  local log=$folder/registry.log
+  : >"$log"
+  build/install/berth/bin/berth-registry --listen 127.0.0.1:0 --discovery-port 0 "$@" 2>"$log" &
+  server=$!
+  servers+=("$server")
+  await_address "$log"
+}
+
+start_etcd() {
+  local url=http://127.0.0.1:$1 peer=http://127.0.0.1:$(($1 + 1)) tries=0
+  etcd --name bench --data-dir "$folder/etcd" --listen-client-urls "$url" --advertise-client-urls "$url" \
+    --listen-peer-urls "$peer" --initial-advertise-peer-urls "$peer" --initial-cluster "bench=$peer" \
+    --log-level error --logger zap >"$folder/etcd.log" 2>&1 &
+  servers+=($!)
+  until ETCDCTL_API=3 etcdctl --endpoints "$url" endpoint health >/dev/null 2>&1; do
+    tries=$((tries + 1))
+    [ $tries -le 100 ] || die "etcd did not start: $(tail -n 1 "$folder/etcd.log")"
+    sleep 0.1
+  done
+}
+
+registry() {
+  local port=$((20000 + RANDOM % 10000))
+  require jdk gradle etcd python3-rpyc
+  step "Building Berth" gradle --no-daemon -q installDist :client:testClasses
+  machine
+  start_registry
+  run_class berth.bench.RegistryBench "$address" "$server" 10000 "$seconds" \
+    "$PWD/client/src/test/python/seed_registry.py"
+  kill "$server"
+  printf '\nOn etcd:\n'
+  start_etcd "$port"
+  start_registry --store etcd --etcd "http://127.0.0.1:$port"
+  run_class berth.bench.RegistryBench "$address" "$server" 1000 "$seconds" -
+}
+
 seconds=10
 rounds=1
 benchmark=
@@ -117,7 +163,7 @@ while [ $# -gt 0 ]; do
       usage
       exit 0
       ;;
-    reservations | runs) benchmark=$1 ;;
+    reservations | runs | registry) benchmark=$1 ;;
     *)
       usage >&2
       exit 2

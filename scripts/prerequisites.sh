@@ -31,6 +31,7 @@ require() {
       shellcheck) have shellcheck || missing_packages+=(shellcheck) ;;
       procps) have ps || missing_packages+=(procps) ;;
       python3-grpcio) python_has grpc google.protobuf || missing_packages+=(python3-grpcio python3-protobuf) ;;
+      python3-rpyc) python_has rpyc || missing_packages+=(python3-rpyc) ;;
       python3-fasteners) python_has fasteners || missing_packages+=(python3-fasteners) ;;
       *) die "nobody knows how to install '$part'" ;;
     esac

@@ -18,8 +18,10 @@ final class Architecture {
               file ->
                   file.isIn("berth.rpc")
                       || file.path().endsWith("GrpcService.java")
-                      || file.isIn("berth.client") && file.path().endsWith("Client.java"),
-              "berth.rpc, *GrpcService.java and *Client.java of berth.client"),
+                      || (file.isIn("berth.client") || file.isIn("berth.server.presence"))
+                          && file.path().endsWith("Client.java"),
+              "berth.rpc, *GrpcService.java, and *Client.java of berth.client and"
+                  + " berth.server.presence"),
           new Confined(
               "com.sun.jna",
               file -> file.isIn("berth.server.gpu") || file.isIn("berth.server.reservation"),

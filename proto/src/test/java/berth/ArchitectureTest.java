@@ -61,6 +61,7 @@ class ArchitectureTest {
         "proto | berth.rpc | RpcServer.java | import io.grpc.Server;",
         "server | berth.server.gpu | GpuGrpcService.java | import io.grpc.stub.StreamObserver;",
         "client | berth.client | GpuClient.java | import io.grpc.Channel;",
+        "server | berth.server.presence | PresenceClient.java | import io.grpc.Channel;",
         "server | berth.server.gpu.nvml | Nvml.java | import com.sun.jna.Library;",
         "server | berth.server.reservation | LockFile.java | import com.sun.jna.Native;",
         "server | berth.server.run.docker | Docker.java | import com.github.dockerjava.api.*;",

@@ -53,7 +53,18 @@ final class Daemon implements AutoCloseable {
 
   /** The same with variables. */
   static Daemon start(Path folder, Map<String, String> variables, String name, String... args) {
-    List<String> command = new ArrayList<>(List.of(Installed.command(name)));
+    return start(folder, variables, List.of(Installed.command(name)), name, args);
+  }
+
+  /** The same on another network. */
+  static Daemon startIn(NetworkNamespace host, Path folder, String name, String... args) {
+    List<String> command = host.inside(List.of(Installed.command(name)));
+    return start(folder, Map.of(), command, name, args);
+  }
+
+  private static Daemon start(
+      Path folder, Map<String, String> variables, List<String> words, String name, String... args) {
+    List<String> command = new ArrayList<>(words);
     command.addAll(List.of(args));
     if (!command.contains("--listen")) {
       command.addAll(List.of("--listen", "127.0.0.1:0"));

@@ -6,12 +6,16 @@ import berth.command.ExitCode;
 import berth.command.SizeConverter;
 import berth.command.Termination;
 import berth.command.Version;
+import berth.discovery.Discovery;
+import berth.discovery.FoundRegistry;
+import berth.discovery.Reach;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.rpc.RpcServer;
 import berth.server.gpu.GpuGrpcService;
 import berth.server.gpu.GpuMonitor;
+import berth.server.presence.Presence;
 import berth.server.reservation.ReservationGrpcService;
 import berth.server.reservation.Reservations;
 import berth.server.run.RunGrpcService;
@@ -21,9 +25,11 @@ import berth.server.run.Runtime;
 import berth.server.run.Services;
 import berth.server.run.docker.DockerRuntime;
 import berth.server.run.process.ProcessRuntime;
+import berth.v1.ServerInfo;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Callable;
 import org.slf4j.Logger;
@@ -50,6 +56,9 @@ import picocli.CommandLine.Option;
 final class BerthdCommand implements Callable<Integer> {
   private static final Logger log = LoggerFactory.getLogger("berthd");
   private static final int PORT = 18812;
+  private static final int REGISTRY_PORT = 18811;
+  private static final String NO_REGISTRY = "none";
+  private static final Duration DISCOVERY_TIMEOUT = Duration.ofSeconds(1);
 
   @Mixin private final DaemonOptions daemon = new DaemonOptions(PORT);
 
@@ -217,6 +226,33 @@ final class BerthdCommand implements Callable<Integer> {
               + " (default: ${DEFAULT-VALUE}).")
   private Duration reapAfter;
 
+  @Option(
+      names = "--registry",
+      paramLabel = "HOST[:PORT]",
+      split = ",",
+      defaultValue = "${BERTH_REGISTRY:-}",
+      description =
+          "Registry to register with, or several equal ones; 'none': none (default: the variable"
+              + " BERTH_REGISTRY, else one that answers on the local network, or only on this"
+              + " machine if this server listens on loopback).")
+  private List<String> registry;
+
+  @Option(
+      names = "--advertise",
+      paramLabel = "HOST[:PORT]",
+      description =
+          "Address under which others find this server (default: the one it listens on, or from"
+              + " which it reaches the registry).")
+  private Optional<String> advertise = Optional.empty();
+
+  @Option(
+      names = "--label",
+      paramLabel = "KEY=VALUE",
+      split = ",",
+      description =
+          "What this server is, for those who look for one, such as room=b12; may be repeated.")
+  private Map<String, String> labels = Map.of();
+
   /** How runs are run. */
   enum RuntimeKind {
     docker,
@@ -251,13 +287,16 @@ final class BerthdCommand implements Callable<Integer> {
                 : GpuMonitor.ofNvml(nvmlLibrary, timing)) {
       gpus.awaitFirstSample(nvmlStall);
       Path state = stateDir.orElseGet(() -> defaultStateDir(serverName));
+      Services catalogue = services.map(Services::load).orElseGet(Services::none);
+      Optional<Address> advertised = advertise.map(text -> Address.parse(text, 0));
+      Presence.checkReachable(advertised, address, registries());
       var settings =
           new Reservations.Settings(serverName, lockDir, state, portRange, ignoreStrangers);
       var runSettings =
           new Runs.Settings(
               serverName,
               state,
-              services.map(Services::load).orElseGet(Services::none),
+              catalogue,
               allowMount,
               callerGrace,
               outputLimit,
@@ -278,8 +317,22 @@ final class BerthdCommand implements Callable<Integer> {
                   .endStreams(gpus::close)
                   .start()) {
         log.info("{} listens on {}", serverName, server.address());
+        Optional<Presence> presence =
+            registry.contains(NO_REGISTRY)
+                ? Optional.empty()
+                : Optional.of(
+                    Presence.start(
+                        new Presence.Settings(
+                            this::findRegistries,
+                            advertised,
+                            server.address(),
+                            info(serverName, catalogue)),
+                        gpus,
+                        reservations,
+                        allRuns));
         termination.await();
         log.info("stopping");
+        presence.ifPresent(Presence::close);
       }
     }
     return ExitCode.OK;
@@ -292,6 +345,34 @@ final class BerthdCommand implements Callable<Integer> {
               new DockerRuntime.Settings(docker, serverName, state, simulated, reapAfter));
       case process -> new ProcessRuntime(id -> Runs.folder(state, id));
     };
+  }
+
+  private ServerInfo info(String serverName, Services catalogue) {
+    return ServerInfo.newBuilder()
+        .setName(serverName)
+        .addAllServices(RunMessages.services(catalogue))
+        .setCpus(java.lang.Runtime.getRuntime().availableProcessors())
+        .putAllLabels(labels)
+        .setVersion(Version.current())
+        .setRuntime(runtime.name())
+        .build();
+  }
+
+  private List<Address> registries() {
+    return registry.stream()
+        .filter(text -> !text.isBlank() && !text.equals(NO_REGISTRY))
+        .map(text -> Address.parse(text, REGISTRY_PORT))
+        .toList();
+  }
+
+  private List<Address> findRegistries() {
+    List<Address> given = registries();
+    if (!given.isEmpty()) {
+      return given;
+    }
+    // Nobody elsewhere could call a server that listens on loopback.
+    Reach reach = daemon.address().isLoopback() ? Reach.THIS_MACHINE : Reach.LOCAL_NETWORK;
+    return Discovery.find(reach, DISCOVERY_TIMEOUT).stream().map(FoundRegistry::address).toList();
   }
 
   private static void check(String option, boolean holds, String otherwise) {

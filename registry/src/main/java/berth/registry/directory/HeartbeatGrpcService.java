@@ -15,6 +15,7 @@ final class HeartbeatGrpcService implements StreamObserver<HeartbeatRequest> {
   private final ServerCallStreamObserver<HeartbeatResponse> observer;
   private final Directory directory;
   private final Executor executor;
+  private Runnable onEnd = () -> {};
   private HeartbeatRequest pending;
   private boolean working;
   private boolean ended;
@@ -25,7 +26,19 @@ final class HeartbeatGrpcService implements StreamObserver<HeartbeatRequest> {
     this.directory = directory;
     this.executor = executor;
     // Without a handler gRPC would throw at whoever answers after the end.
-    this.observer.setOnCancelHandler(() -> {});
+    this.observer.setOnCancelHandler(this::end);
+  }
+
+  /** Runs {@code action} when the stream is over. To be called once, before the first message. */
+  void onEnd(Runnable action) {
+    onEnd = action;
+  }
+
+  /** Ends the stream with the status of {@code failure}. */
+  void fail(Throwable failure) {
+    if (end()) {
+      observer.onError(Statuses.toException(failure));
+    }
   }
 
   @Override
@@ -67,9 +80,7 @@ final class HeartbeatGrpcService implements StreamObserver<HeartbeatRequest> {
         ServerRules.check(request);
         answer(directory.heartbeat(request));
       } catch (RuntimeException | Error e) {
-        if (end()) {
-          observer.onError(Statuses.toException(e));
-        }
+        fail(e);
       }
     }
   }
@@ -81,11 +92,16 @@ final class HeartbeatGrpcService implements StreamObserver<HeartbeatRequest> {
     }
   }
 
-  private synchronized boolean end() {
-    boolean first = !ended;
-    ended = true;
-    pending = null;
-    return first;
+  private boolean end() {
+    synchronized (this) {
+      if (ended) {
+        return false;
+      }
+      ended = true;
+      pending = null;
+    }
+    onEnd.run();
+    return true;
   }
 
   private static HeartbeatRequest joined(HeartbeatRequest earlier, HeartbeatRequest later) {

@@ -35,6 +35,7 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
   private final Directory directory;
   private final ExecutorService executor;
   private final Set<StreamFeed<WatchServersResponse>> watchers = ConcurrentHashMap.newKeySet();
+  private final Set<HeartbeatGrpcService> heartbeats = ConcurrentHashMap.newKeySet();
   private volatile boolean closed;
 
   /**
@@ -59,7 +60,13 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
 
   @Override
   public StreamObserver<HeartbeatRequest> heartbeat(StreamObserver<HeartbeatResponse> observer) {
-    return new HeartbeatGrpcService(observer, directory, executor);
+    HeartbeatGrpcService stream = new HeartbeatGrpcService(observer, directory, executor);
+    heartbeats.add(stream);
+    stream.onEnd(() -> heartbeats.remove(stream));
+    if (closed) {
+      stream.fail(stopping());
+    }
+    return stream;
   }
 
   @Override
@@ -116,11 +123,12 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
     Replies.unary(observer, () -> Placement.find(directory.roster(), request));
   }
 
-  /** Ends all watches. */
+  /** Ends all streams. */
   @Override
   public void close() {
     closed = true;
     watchers.forEach(feed -> feed.fail(stopping()));
+    heartbeats.forEach(stream -> stream.fail(stopping()));
   }
 
   private static BerthException stopping() {

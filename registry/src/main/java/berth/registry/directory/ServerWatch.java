@@ -5,7 +5,9 @@ import berth.registry.directory.Roster.Position;
 import berth.rpc.BerthException;
 import berth.v1.ServerFilter;
 import berth.v1.WatchServersResponse;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 
 /**
  * What one watcher is told: the servers that pass its filter, then what changes among them.
@@ -47,10 +49,16 @@ public final class ServerWatch {
 
   /** The next message; null if there is nothing to tell at present. */
   public WatchServersResponse next() {
-    if (!listing && !roster.knowsChangesAfter(position(told))) {
+    if (!listing) {
+      long before = told;
+      WatchServersResponse changes = nextChanges();
+      // Asked afterwards, when it holds for all that was read.
+      if (roster.knowsChangesAfter(position(before))) {
+        return changes;
+      }
       listAnew();
     }
-    return listing ? nextServers() : nextChanges();
+    return nextServers();
   }
 
   private void listAnew() {
@@ -81,16 +89,17 @@ public final class ServerWatch {
   private WatchServersResponse nextChanges() {
     while (true) {
       // Before the look, or a change between the two would be counted as told.
-      long newest = roster.position().revision();
+      long present = roster.position().revision();
       List<Change> changes = roster.changesAfter(told, MAX_ELEMENTS);
       if (changes.isEmpty()) {
-        told = Math.max(told, newest);
+        told = Math.max(told, present);
         return null;
       }
       WatchServersResponse.Builder response = WatchServersResponse.newBuilder();
-      for (Change change : changes) {
-        add(change, response);
-      }
+      // A server that changes just now may be met twice.
+      Map<String, Change> newest = new LinkedHashMap<>();
+      changes.forEach(change -> newest.put(change.name(), change));
+      newest.values().forEach(change -> add(change, response));
       told = changes.get(changes.size() - 1).revision();
       if (response.getServersCount() + response.getRemovedCount() > 0) {
         return complete(response);

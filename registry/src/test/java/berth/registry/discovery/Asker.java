@@ -13,6 +13,8 @@ import java.net.SocketTimeoutException;
 /** Sends any datagrams, and hears the answers. */
 final class Asker implements AutoCloseable {
   private static final int TRIES = 100;
+  private static final int SHORT_MILLIS = 100;
+  private static final int PATIENCE_MILLIS = 10_000;
 
   private final DatagramSocket socket;
   private final InetSocketAddress responder;
@@ -20,7 +22,6 @@ final class Asker implements AutoCloseable {
   Asker(String sourceHost, InetSocketAddress responder) throws IOException {
     this.socket = new DatagramSocket(new InetSocketAddress(sourceHost, 0));
     this.responder = responder;
-    socket.setSoTimeout(100);
   }
 
   void send(byte[] datagram) throws IOException {
@@ -40,7 +41,7 @@ final class Asker implements AutoCloseable {
     for (int i = 0; i < TRIES; i++) {
       send(Datagrams.query(nonce).toByteArray());
       try {
-        while (answer(receive()).getNonce() != nonce) {
+        while (answer(receive(SHORT_MILLIS)).getNonce() != nonce) {
           // That was to an earlier query.
         }
         return;
@@ -52,6 +53,11 @@ final class Asker implements AutoCloseable {
   }
 
   DatagramPacket receive() throws IOException {
+    return receive(PATIENCE_MILLIS);
+  }
+
+  private DatagramPacket receive(int millis) throws IOException {
+    socket.setSoTimeout(millis);
     var packet = new DatagramPacket(new byte[1000], 1000);
     socket.receive(packet);
     return packet;
@@ -61,7 +67,7 @@ final class Asker implements AutoCloseable {
   long countReceived() throws IOException {
     for (long count = 0; ; count++) {
       try {
-        receive();
+        receive(SHORT_MILLIS);
       } catch (SocketTimeoutException e) {
         return count;
       }

@@ -4,12 +4,17 @@ import java.time.Instant;
 import java.util.List;
 import java.util.OptionalInt;
 
-/** Who holds what and who waits, at one moment. */
+/**
+ * Who holds what and who waits, at one moment.
+ *
+ * @param gathered the GPUs that the next in line has already, while it waits for more
+ */
 public record Overview(
     List<Reservation> reservations,
     List<Waiting> waiting,
     List<LockedByOther> lockedByOthers,
     List<UnreservedUse> unreservedUse,
+    List<Integer> gathered,
     boolean draining) {
 
   /** A request in the line. */

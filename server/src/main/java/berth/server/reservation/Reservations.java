@@ -226,14 +226,15 @@ public final class Reservations implements AutoCloseable {
   public Overview overview() {
     List<Reservation> reservations;
     List<Waiting> waiting;
+    List<Integer> gathered;
     boolean drains;
-    Set<Integer> ours = new HashSet<>();
     synchronized (this) {
       reservations = held.values().stream().map(HeldReservation::reservation).toList();
       waiting = line.overview();
       drains = draining;
-      ours.addAll(protocol.gathered());
+      gathered = List.copyOf(protocol.gathered());
     }
+    Set<Integer> ours = new HashSet<>(gathered);
     reservations.forEach(r -> r.gpus().forEach(gpu -> ours.add(gpu.index())));
     List<LockedByOther> others = new ArrayList<>();
     List<UnreservedUse> unreserved = new ArrayList<>();
@@ -252,7 +253,7 @@ public final class Reservations implements AutoCloseable {
         unreserved.add(new UnreservedUse(gpu.index(), gpu.uuid(), pids));
       }
     }
-    return new Overview(reservations, waiting, others, unreserved, drains);
+    return new Overview(reservations, waiting, others, unreserved, gathered, drains);
   }
 
   /** Ends what cannot go on without this process, and leaves the rest to the keepers. */

@@ -20,6 +20,7 @@ import berth.v1.RunState;
 import berth.v1.RuntimeInfo;
 import com.google.protobuf.ByteString;
 import com.google.protobuf.InvalidProtocolBufferException;
+import java.util.List;
 import java.util.Optional;
 import java.util.OptionalDouble;
 import java.util.OptionalLong;
@@ -260,6 +261,11 @@ public final class RunMessages {
                             .setExactly(berth.v1.GpuSet.newBuilder().addAllIds(wish.ids()))));
     spec.reservationId().ifPresent(message::setReservationId);
     return message.build();
+  }
+
+  /** What a registry is told of the services: their names and what they are. */
+  public static List<berth.v1.Service> services(Services services) {
+    return services.all().stream().map(RunMessages::service).toList();
   }
 
   static berth.v1.Service service(Service service) {

@@ -59,6 +59,14 @@ public final class Runs implements AutoCloseable {
       long bundleLimit,
       boolean ignoreStrangers) {}
 
+  /**
+   * What this server has to do at present.
+   *
+   * @param unfinished the runs that have not ended, oldest first
+   * @param problem why nothing can be run; empty if it can
+   */
+  public record Load(List<String> unfinished, Optional<String> problem) {}
+
   private final String serverName;
   private final RunParts parts;
   private final Bundles bundles;
@@ -66,10 +74,12 @@ public final class Runs implements AutoCloseable {
   private final Clock clock = Clock.systemUTC();
   private final SecureRandom random = new SecureRandom();
   private final Map<String, Run> runs = new LinkedHashMap<>();
+  private final RuntimeHealth health;
   private volatile boolean closed;
 
   private Runs(Settings settings, Reservations reservations, GpuMonitor gpus, Runtime runtime) {
     this.serverName = settings.serverName;
+    this.health = new RuntimeHealth(runtime);
     this.retention = settings.retention;
     this.bundles =
         new Bundles(
@@ -127,6 +137,14 @@ public final class Runs implements AutoCloseable {
             () -> opened.parts.threads().execute(opened::keepHouse),
             0,
             HOUSEKEEPING.toSeconds(),
+            TimeUnit.SECONDS);
+    opened
+        .parts
+        .timer()
+        .scheduleWithFixedDelay(
+            () -> opened.parts.threads().execute(opened.health::look),
+            0,
+            RuntimeHealth.INTERVAL.toSeconds(),
             TimeUnit.SECONDS);
     return opened;
   }
@@ -189,6 +207,11 @@ public final class Runs implements AutoCloseable {
 
   synchronized List<Run> all() {
     return List.copyOf(runs.values());
+  }
+
+  public Load load() {
+    List<String> unfinished = all().stream().filter(run -> !run.over()).map(Run::id).toList();
+    return new Load(unfinished, health.problem());
   }
 
   void cancel(String id, Owner by, boolean force) {

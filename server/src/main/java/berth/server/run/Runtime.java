@@ -45,6 +45,9 @@ public interface Runtime extends AutoCloseable {
 
   Info info();
 
+  /** Looks whether anything can be run at present; if not, says why. */
+  Optional<String> problem();
+
   /**
    * Refuses what cannot be started here, before anything is reserved for it.
    *

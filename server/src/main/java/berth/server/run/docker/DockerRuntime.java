@@ -130,6 +130,20 @@ public final class DockerRuntime implements Runtime {
     }
   }
 
+  @Override
+  public Optional<String> problem() {
+    Runtime.Info info = info();
+    if (!info.usable()) {
+      return Optional.of(info.engine());
+    }
+    try {
+      answered(() -> docker.pingCmd().exec());
+      return Optional.empty();
+    } catch (RuntimeException e) {
+      return Optional.of(unreachable(e).getMessage());
+    }
+  }
+
   private GpuAccess gpuAccess(com.github.dockerjava.api.model.Info engine) {
     Object cdi = engine.getRawValues().get("CDISpecDirs");
     List<Path> folders = new ArrayList<>();
@@ -152,15 +166,11 @@ public final class DockerRuntime implements Runtime {
 
   @Override
   public void check(Launch launch) {
-    Runtime.Info info = info();
-    if (!info.usable()) {
-      throw new BerthException(Reason.UNAVAILABLE, info.engine());
-    }
-    try {
-      answered(() -> docker.pingCmd().exec());
-    } catch (RuntimeException e) {
-      throw unreachable(e);
-    }
+    problem()
+        .ifPresent(
+            why -> {
+              throw new BerthException(Reason.UNAVAILABLE, why);
+            });
     if (launch.image().isEmpty()) {
       throw new BerthException(Reason.INVALID, "neither a service nor an image is named to run in");
     }

@@ -74,6 +74,11 @@ public final class ProcessRuntime implements Runtime {
   }
 
   @Override
+  public Optional<String> problem() {
+    return Optional.empty();
+  }
+
+  @Override
   public void check(Launch launch) {
     if (launch.command().isEmpty() && launch.entrypoint().map(List::isEmpty).orElse(true)) {
       throw invalid("nothing to run is named; this server runs plain processes and has no images");

@@ -1,0 +1,122 @@
+package berth.server.presence;
+
+import berth.rpc.Address;
+import berth.server.gpu.Gpu;
+import berth.server.gpu.GpuHealth;
+import berth.server.gpu.GpuMonitor;
+import berth.server.gpu.GpuSample;
+import berth.server.reservation.Overview;
+import berth.server.reservation.Reservations;
+import berth.server.run.Runs;
+import berth.v1.GpuInfo;
+import berth.v1.GpuState;
+import berth.v1.GpuStatus;
+import berth.v1.ServerInfo;
+import berth.v1.ServerStatus;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+/** What this server says of itself, taken from its parts whenever it is asked. */
+final class SelfReport {
+  private static final int MOST_RUN_IDS = 1000;
+  // Free memory changes all the time; only what may matter to somebody is news.
+  private static final long MEMORY_STEP = 256L << 20;
+
+  private final ServerInfo fixed;
+  private final GpuMonitor gpus;
+  private final Reservations reservations;
+  private final Runs runs;
+
+  /**
+   * @param fixed what never changes; GPUs and address are added
+   */
+  SelfReport(ServerInfo fixed, GpuMonitor gpus, Reservations reservations, Runs runs) {
+    this.fixed = fixed.toBuilder().setMemoryBytes(memoryOfThisMachine()).build();
+    this.gpus = gpus;
+    this.reservations = reservations;
+    this.runs = runs;
+  }
+
+  String name() {
+    return fixed.getName();
+  }
+
+  ServerInfo info(Address address) {
+    GpuSample sample = gpus.newest();
+    ServerInfo.Builder info =
+        fixed.toBuilder().setAddress(address.toString()).setSimulated(sample.simulated());
+    for (Gpu gpu : sample.gpus()) {
+      info.addGpus(
+          GpuInfo.newBuilder()
+              .setIndex(gpu.index())
+              .setUuid(gpu.uuid())
+              .setModel(gpu.name().orElse(""))
+              .setMemoryBytes(gpu.memory().map(Gpu.Memory::total).orElse(0L)));
+    }
+    return info.build();
+  }
+
+  ServerStatus status() {
+    GpuSample sample = gpus.newest();
+    Overview overview = reservations.overview();
+    Runs.Load load = runs.load();
+    ServerStatus.Builder status =
+        ServerStatus.newBuilder()
+            .setQueueLength(overview.waiting().size())
+            .setDraining(overview.draining())
+            .setProblem(load.problem().or(sample::problem).orElse(""))
+            .setCanRun(load.problem().isEmpty())
+            .setRunCount(load.unfinished().size())
+            .addAllRunIds(first(load.unfinished()));
+    Map<Integer, GpuState> taken = taken(overview);
+    for (Gpu gpu : sample.gpus()) {
+      status.addGpus(status(gpu, taken.getOrDefault(gpu.index(), GpuState.GPU_STATE_FREE)));
+    }
+    return status.build();
+  }
+
+  private static Map<Integer, GpuState> taken(Overview overview) {
+    Map<Integer, GpuState> taken = new HashMap<>();
+    overview.unreservedUse().forEach(use -> taken.put(use.index(), GpuState.GPU_STATE_USED));
+    overview.lockedByOthers().forEach(lock -> taken.put(lock.index(), GpuState.GPU_STATE_LOCKED));
+    overview.gathered().forEach(index -> taken.put(index, GpuState.GPU_STATE_RESERVED));
+    overview
+        .reservations()
+        .forEach(
+            held ->
+                held.gpus().forEach(gpu -> taken.put(gpu.index(), GpuState.GPU_STATE_RESERVED)));
+    return taken;
+  }
+
+  private static GpuStatus status(Gpu gpu, GpuState state) {
+    GpuHealth health = gpu.health();
+    long free = gpu.memory().map(Gpu.Memory::free).orElse(0L);
+    return GpuStatus.newBuilder()
+        .setIndex(gpu.index())
+        .setState(health.healthy() ? state : GpuState.GPU_STATE_UNHEALTHY)
+        .setReason(health.reason())
+        .setFreeMemoryBytes(free / MEMORY_STEP * MEMORY_STEP)
+        .build();
+  }
+
+  private static List<String> first(List<String> ids) {
+    return ids.subList(0, Math.min(ids.size(), MOST_RUN_IDS));
+  }
+
+  private static long memoryOfThisMachine() {
+    try {
+      for (String line : Files.readAllLines(Path.of("/proc/meminfo"))) {
+        if (line.startsWith("MemTotal:")) {
+          return Long.parseLong(line.replaceAll("\\D", "")) << 10;
+        }
+      }
+    } catch (IOException e) {
+      // Unknown then.
+    }
+    return 0;
+  }
+}

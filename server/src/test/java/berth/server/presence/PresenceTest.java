@@ -1,0 +1,234 @@
+package berth.server.presence;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.awaitility.Awaitility.await;
+
+import berth.rpc.Address;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.server.gpu.GpuMonitor;
+import berth.server.reservation.Reservations;
+import berth.server.run.RunMessages;
+import berth.server.run.Runs;
+import berth.server.run.Services;
+import berth.server.run.process.ProcessRuntime;
+import berth.v1.GpuState;
+import berth.v1.HeartbeatRequest;
+import berth.v1.HeartbeatResponse;
+import berth.v1.RegisterRequest;
+import berth.v1.ServerInfo;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.time.Duration;
+import java.util.List;
+import java.util.Optional;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** A server with two simulated GPUs, and what registries hear of it. */
+class PresenceTest {
+  private static final Duration PATIENCE = Duration.ofSeconds(20);
+
+  @TempDir private Path folder;
+  private GpuMonitor gpus;
+  private Reservations reservations;
+  private ProcessRuntime runtime;
+  private Runs runs;
+  private Presence presence;
+  private final FakeRegistry registry = new FakeRegistry();
+  private final FakeRegistry other = new FakeRegistry();
+  private volatile List<Address> found = List.of();
+
+  @BeforeEach
+  void open() throws Exception {
+    Path locks = Files.createDirectory(folder.resolve("locks"));
+    describe("");
+    gpus =
+        GpuMonitor.ofSimulation(
+            folder.resolve("gpus.txt").toString(),
+            "",
+            new GpuMonitor.Timing(
+                Duration.ofMillis(50), Duration.ofSeconds(60), Duration.ofSeconds(5)));
+    gpus.awaitFirstSample(PATIENCE);
+    Path state = folder.resolve("state");
+    reservations =
+        Reservations.open(
+            new Reservations.Settings("gpu01", locks, state, "20000-20999", false), gpus);
+    runtime = new ProcessRuntime(id -> Runs.folder(state, id));
+    runs =
+        Runs.open(
+            new Runs.Settings(
+                "gpu01",
+                state,
+                Services.none(),
+                List.of(),
+                Duration.ofSeconds(10),
+                1 << 20,
+                Duration.ofDays(1),
+                1 << 20,
+                false),
+            reservations,
+            gpus,
+            runtime,
+            RunMessages::spec);
+  }
+
+  @AfterEach
+  void close() throws Exception {
+    if (presence != null) {
+      presence.close();
+    }
+    runs.close();
+    runtime.close();
+    reservations.close();
+    gpus.close();
+    registry.close();
+    other.close();
+  }
+
+  @Test
+  void registersWithWhatItIs() {
+    start(registry);
+
+    RegisterRequest request = awaitRegistration(registry, 1);
+    assertThat(request.getInfo().getName()).isEqualTo("gpu01");
+    assertThat(request.getInfo().getAddress()).isEqualTo("127.0.0.1:18812");
+    assertThat(request.getInfo().getGpusCount()).isEqualTo(2);
+    assertThat(request.getInfo().getGpus(1).getModel()).isEqualTo("Simulated A100");
+    assertThat(request.getInfo().getGpus(1).getMemoryBytes()).isEqualTo(81920L << 20);
+    assertThat(request.getInfo().getSimulated()).isTrue();
+    assertThat(request.getInfo().getMemoryBytes()).isPositive();
+    assertThat(request.getStatus().getGpusList())
+        .extracting(gpu -> gpu.getState())
+        .containsExactly(GpuState.GPU_STATE_FREE, GpuState.GPU_STATE_FREE);
+    assertThat(request.getStatus().getCanRun()).isTrue();
+    assertThat(request.getGeneration()).isZero();
+  }
+
+  @Test
+  void sendsWhatChangedAndElseOnlyThatItLives() throws IOException {
+    start(registry);
+    awaitRegistration(registry, 1);
+    await().atMost(PATIENCE).until(() -> registry.heartbeats.size() >= 3);
+    assertThat(registry.heartbeats).noneMatch(beat -> beat.hasStatus() || beat.hasInfo());
+
+    describe("  status 15\n");
+
+    HeartbeatRequest news = awaitNews();
+    assertThat(news.getStatus().getGpus(0).getState()).isEqualTo(GpuState.GPU_STATE_UNHEALTHY);
+    assertThat(news.getStatus().getGpus(0).getReason()).contains("GPU is lost");
+    assertThat(news.getStatus().getGpus(1).getState()).isEqualTo(GpuState.GPU_STATE_FREE);
+    reservations.setDraining(true);
+    await()
+        .atMost(PATIENCE)
+        .until(() -> registry.heartbeats.stream().anyMatch(b -> b.getStatus().getDraining()));
+  }
+
+  @Test
+  void registersAgainAtOnceWhenItIsForgotten() {
+    start(registry);
+    awaitRegistration(registry, 1);
+
+    registry.answer = HeartbeatResponse.newBuilder().setUnknown(true).build();
+
+    RegisterRequest again = awaitRegistration(registry, 2);
+    assertThat(again.getGeneration()).isEqualTo(7);
+    assertThat(again.getInstance()).isEqualTo(registry.registrations.get(0).getInstance());
+  }
+
+  @Test
+  void goesToTheNextRegistryWhenOneDoesNotAnswerHeartbeats() {
+    start(registry, other);
+    awaitRegistration(registry, 1);
+    await().atMost(PATIENCE).until(() -> !registry.heartbeats.isEmpty());
+
+    registry.silent = true;
+
+    await().atMost(PATIENCE).until(() -> !other.heartbeats.isEmpty());
+    // The two have one store: it is still registered.
+    assertThat(other.registrations).isEmpty();
+    assertThat(other.heartbeats.get(0).getLeaseId()).isEqualTo("lease");
+  }
+
+  @Test
+  void goesToTheNextRegistryWhenOneDoesNotTakeRegistrations() {
+    registry.silent = true;
+
+    start(registry, other);
+
+    awaitRegistration(other, 1);
+  }
+
+  @Test
+  void looksForAnotherRegistryWhenItsOwnStaysAway() {
+    start(registry);
+    awaitRegistration(registry, 1);
+
+    registry.close();
+    found = List.of(other.address());
+
+    await().atMost(PATIENCE).until(() -> !other.heartbeats.isEmpty());
+  }
+
+  @Test
+  void keepsTryingWhileANewerServerHasItsName() {
+    registry.refusal =
+        Optional.of(new BerthException(Reason.ALREADY_EXISTS, "a newer server has the name"));
+    start(registry);
+    awaitRegistration(registry, 1);
+
+    registry.refusal = Optional.empty();
+
+    awaitRegistration(registry, 2);
+    await().atMost(PATIENCE).until(() -> !registry.heartbeats.isEmpty());
+  }
+
+  @Test
+  void leavesWhenTheServerStops() {
+    start(registry);
+    awaitRegistration(registry, 1);
+    await().atMost(PATIENCE).until(() -> !registry.heartbeats.isEmpty());
+
+    presence.close();
+
+    assertThat(registry.leavings).singleElement().extracting(l -> l.getName()).isEqualTo("gpu01");
+  }
+
+  private void start(FakeRegistry... registries) {
+    found = List.of(registries).stream().map(FakeRegistry::address).toList();
+    presence =
+        Presence.start(
+            new Presence.Settings(
+                () -> found,
+                Optional.empty(),
+                new Address("127.0.0.1", 18812),
+                ServerInfo.newBuilder().setName("gpu01").build()),
+            gpus,
+            reservations,
+            runs);
+  }
+
+  private RegisterRequest awaitRegistration(FakeRegistry from, int count) {
+    await().atMost(PATIENCE).until(() -> from.registrations.size() >= count);
+    return from.registrations.get(count - 1);
+  }
+
+  private HeartbeatRequest awaitNews() {
+    await()
+        .atMost(PATIENCE)
+        .until(() -> registry.heartbeats.stream().anyMatch(HeartbeatRequest::hasStatus));
+    return registry.heartbeats.stream().filter(HeartbeatRequest::hasStatus).findFirst().get();
+  }
+
+  private void describe(String ofTheFirst) throws IOException {
+    String gpu = "  name Simulated A100\n  memory 81920 0\n  processes\n";
+    Path written =
+        Files.writeString(
+            folder.resolve("new.txt"), "gpu GPU-0\n" + gpu + ofTheFirst + "gpu GPU-1\n" + gpu);
+    Files.move(written, folder.resolve("gpus.txt"), StandardCopyOption.REPLACE_EXISTING);
+  }
+}
