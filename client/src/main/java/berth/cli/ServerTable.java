@@ -11,6 +11,7 @@ import java.util.ArrayList;
 import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.TreeSet;
@@ -82,7 +83,7 @@ final class ServerTable {
         clean(info.getName()),
         clean(info.getAddress()),
         gpus(server),
-        clean(models(info)) + (info.getSimulated() ? " (simulated)" : ""),
+        clean(models(info)),
         info.getMemoryBytes() == 0 ? "" : (info.getMemoryBytes() >> 30) + " GiB",
         info.getCpus() == 0 ? "" : "" + info.getCpus(),
         "" + status.getQueueLength(),
@@ -120,9 +121,14 @@ final class ServerTable {
     for (GpuInfo gpu : info.getGpusList()) {
       models.merge(gpu.getModel().isEmpty() ? "?" : gpu.getModel(), 1, Integer::sum);
     }
-    return models.entrySet().stream()
-        .map(model -> models.size() == 1 ? model.getKey() : model.getValue() + "x" + model.getKey())
-        .collect(Collectors.joining(", "));
+    String text =
+        models.entrySet().stream()
+            .map(
+                model ->
+                    models.size() == 1 ? model.getKey() : model.getValue() + "x" + model.getKey())
+            .collect(Collectors.joining(", "));
+    boolean saysSo = text.toLowerCase(Locale.ROOT).contains("simulated");
+    return info.getSimulated() && !saysSo ? text + " (simulated)" : text;
   }
 
   private static String state(ServerStatus status) {

@@ -108,7 +108,7 @@ class RegistryTest {
         + server.daemon().address()
         + " "
         + gpus
-        + " Simulated A100 80GB (simulated) 64 GiB 8 0 0 tf room="
+        + " Simulated A100 80GB 64 GiB 8 0 0 tf room="
         + name
         + " "
         + state;
@@ -294,6 +294,34 @@ class RegistryTest {
     assertThat(berth("server", "undrain", "--server", "gpu03").exitCode()).isZero();
     assertThat(berth("server", "drain").err())
         .isEqualTo("berth: which server? Say --server HOST[:PORT] or its name\n");
+  }
+
+  @Test
+  void aServerThatRegistersItselfIsFoundUntilItStops() throws Exception {
+    Path own = Files.createDirectory(folder.resolve("gpu04"));
+    try (Daemon gpu04 =
+        Daemon.start(
+            own,
+            "berthd",
+            "--name",
+            "gpu04",
+            "--registry",
+            registry.address(),
+            "--label",
+            "room=own",
+            "--runtime",
+            "process",
+            "--simulate-gpus",
+            "2")) {
+      String[] mine = {"--label", "room=own"};
+      await().atMost(PATIENCE).until(() -> berth("servers", mine).exitCode() == 0);
+
+      assertThat(berth("servers", mine).out()).contains("gpu04").contains("2/2 free");
+      assertThat(run("--gpus", "2", "--label", "room=own").out()).isEqualTo("gpu04\n");
+
+      gpu04.stop();
+      assertThat(berth("servers", mine).exitCode()).isEqualTo(125);
+    }
   }
 
   @Test
