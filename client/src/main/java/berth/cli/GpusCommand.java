@@ -36,6 +36,7 @@ final class GpusCommand implements Callable<Integer> {
   @Override
   public Integer call() throws InterruptedException {
     try (Servers servers = server.servers()) {
+      servers.check(filter.filter());
       if (watch) {
         try (GpuWatch watching = new GpuWatch(servers, filter.filter())) {
           return json ? watching.printJson() : watching.show(Terminal.ofThisProcess());

@@ -92,13 +92,14 @@ final class ReserveCommand implements Callable<Integer> {
   @Override
   public Integer call() {
     try (Servers servers = server.servers()) {
+      ServerFilter filter = labels.filter(servers);
       if (servers.registry().isPresent()) {
         if (!requestId.isEmpty()) {
           throw new BerthException(
               Reason.INVALID, "--request-id is known to one server only: say --server too");
         }
         new PlacedReservation(servers.registry().get(), this::show, new PlacementNotes(this::note))
-            .reserve(request(), ServerFilter.newBuilder().putAllLabels(labels.labels()).build());
+            .reserve(request(), filter);
       } else {
         try (ReservationClient client = ReservationClient.of(servers.one())) {
           client.reserve(request(), this::show);

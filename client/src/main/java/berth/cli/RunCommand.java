@@ -164,8 +164,9 @@ final class RunCommand implements Callable<Integer> {
     RunCodeRequest request = request().build();
     try (Servers servers = server.servers();
         Bundle packed = bundle.map(Bundle::new).orElse(null)) {
+      ServerFilter filter = labels.filter(servers);
       if (servers.registry().isPresent() && reservation.isEmpty()) {
-        return runAnywhere(servers.registry().get(), request, packed);
+        return runAnywhere(servers.registry().get(), filter, request, packed);
       }
       Address address =
           reservation.isEmpty() ? servers.one() : FoundReservation.server(servers, reservation);
@@ -179,12 +180,12 @@ final class RunCommand implements Callable<Integer> {
     }
   }
 
-  private int runAnywhere(RegistryClient registry, RunCodeRequest request, Bundle packed)
+  private int runAnywhere(
+      RegistryClient registry, ServerFilter filter, RunCodeRequest request, Bundle packed)
       throws IOException {
     if (!requestId.isEmpty()) {
       throw refused("--request-id is known to one server only: say --server too");
     }
-    ServerFilter filter = ServerFilter.newBuilder().putAllLabels(labels.labels()).build();
     RunView view = view();
     try (PlacedRun run =
         new PlacedRun(registry, events(view), new PlacementNotes(view::unlessQuiet))) {

@@ -1,6 +1,8 @@
 package berth.cli;
 
 import berth.command.SizeConverter;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
 import berth.v1.ServerFilter;
 import java.util.Map;
 import java.util.Optional;
@@ -59,6 +61,20 @@ final class ServerFilterOptions {
 
     Map<String, String> labels() {
       return labels;
+    }
+
+    /**
+     * The servers that have the labels.
+     *
+     * @throws BerthException if there are labels, and no registry to ask for them
+     */
+    ServerFilter filter(Servers servers) {
+      if (servers.registry().isEmpty() && !labels.isEmpty()) {
+        throw new BerthException(
+            Reason.INVALID,
+            "--label chooses among the servers of a registry, and none is asked here");
+      }
+      return ServerFilter.newBuilder().putAllLabels(labels).build();
     }
   }
 }

@@ -57,9 +57,24 @@ final class Servers implements AutoCloseable {
   }
 
   /**
-   * @throws BerthException if there are none
+   * Checks that there is something to choose from.
+   *
+   * @throws BerthException if servers were given and {@code filter} leaves some of them out
+   */
+  void check(ServerFilter filter) {
+    if (registry.isEmpty() && !filter.equals(ServerFilter.getDefaultInstance())) {
+      throw new BerthException(
+          Reason.INVALID,
+          "--label, --service, --model, --min-memory and --free choose among the servers of a"
+              + " registry, and none is asked here");
+    }
+  }
+
+  /**
+   * @throws BerthException if there are none, or there is nothing to choose from
    */
   List<Server> list(ServerFilter filter) {
+    check(filter);
     if (registry.isEmpty()) {
       return given.stream().map(Servers::unregistered).toList();
     }

@@ -201,6 +201,9 @@ class RegistryTest {
         .isEqualTo(
             "berth: no registry at 127.0.0.1:1: Connection refused; start berth-registry there,"
                 + " or name a server yourself\n");
+    assertThat(run("--server", "127.0.0.1:1", "--label", "room=b12").err())
+        .isEqualTo(
+            "berth: --label chooses among the servers of a registry, and none is asked here\n");
     assertThat(Installed.berth("servers").err())
         .isEqualTo("berth: without a registry nobody knows the servers: leave out 'none'\n");
   }
