@@ -18,6 +18,8 @@ Options:
 TEXT
 }
 
+# Nobody is to look for a registry on the local network.
+export BERTH_REGISTRY=none
 folder=$(mktemp -d)
 servers=()
 engine=

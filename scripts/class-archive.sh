@@ -13,6 +13,9 @@ trap 'for pid in $pids; do kill "$pid" 2>/dev/null || true; done; rm -rf "$work"
 
 # JAVA_TOOL_OPTIONS and the like would announce themselves in the output that is read below.
 unset JAVA_TOOL_OPTIONS _JAVA_OPTIONS
+# Nobody is to be asked but the servers below.
+unset BERTH_SERVER
+export BERTH_REGISTRY=none
 
 rm -f "$home"/lib/*.jsa
 
@@ -51,14 +54,28 @@ start() {
 }
 
 start berth-registry berth-registry
+registry=$address
 # Two, because there may be no Docker engine in which to run something.
 start berthd berthd --name docker --simulate-gpus 4 --lock-dir "$work" --state-dir "$work/state"
 start berthd-process berthd --name process --simulate-gpus 4 --lock-dir "$work" --state-dir "$work/process" \
-  --runtime process
+  --runtime process --registry "$registry"
 record berth
 "$bin/berth" gpus --server "$address" >/dev/null
 record berth-run
 "$bin/berth" run --server "$address" --gpus 1 -- true 2>/dev/null
+record berth-servers
+tries=0
+until "$bin/berth" servers --registry "$registry" >/dev/null 2>"$work/servers.log"; do
+  tries=$((tries + 1))
+  if [ $tries -gt 30 ]; then
+    echo "class-archive.sh: berthd did not register:" >&2
+    cat "$work/servers.log" >&2
+    exit 1
+  fi
+  sleep 0.1
+done
+record berth-placed
+"$bin/berth" run --registry "$registry" --gpus 1 -- true 2>/dev/null
 
 for pid in $pids; do
   kill "$pid"
@@ -66,6 +83,8 @@ for pid in $pids; do
 done
 pids=
 merge berth berth-run
+merge berth berth-servers
+merge berth berth-placed
 merge berthd berthd-process
 # A static archive rather than -XX:ArchiveClassesAtExit: on Java 17 only that one takes classes of old compilers, such as
 # picocli's. G1 writes it, because only G1 can store objects too; any collector reads them.

@@ -16,6 +16,8 @@ TEXT
 
 berth=$PWD/build/install/berth/bin/berth
 state=${TMPDIR:-/tmp}/berth-demo-$(id -u)
+# The demo keeps to itself: nobody looks for a registry on the local network.
+export BERTH_REGISTRY=none
 
 stop_servers() {
   local pid_file pid address
@@ -144,7 +146,7 @@ if $stay; then
   cat >&2 <<TEXT
 
 Both servers are running. Try:
-  export PATH=$PWD/build/install/berth/bin:\$PATH BERTH_SERVER=$first
+  export PATH=$PWD/build/install/berth/bin:\$PATH BERTH_SERVER=$first BERTH_REGISTRY=none
   berth gpus --watch
   berth gpus --server $first,$second
   berth reserve --gpus 2 --for 10m

@@ -1,7 +1,6 @@
 package berth.cli;
 
 import berth.client.FollowedRun;
-import berth.client.RunClient;
 import berth.command.ExitCode;
 import berth.v1.AttachRunRequest;
 import berth.v1.Run;
@@ -45,14 +44,14 @@ final class AttachCommand implements Callable<Integer> {
   @Override
   public Integer call() {
     RunView view = RunView.ofThisProcess(json ? RunView.Detail.JSON : RunView.Detail.ALL);
-    try (RunClient client = server.runs()) {
-      Run found = RunIds.find(client, run);
-      Signals.handle(signal -> leave(view, found));
-      new FollowedRun(client, view)
+    try (Servers servers = server.servers();
+        FoundRun found = FoundRun.find(servers, run)) {
+      Signals.handle(signal -> leave(view, found.run()));
+      new FollowedRun(found.client(), view)
           .attach(
               AttachRunRequest.newBuilder()
-                  .setRunId(found.getRunId())
-                  .setFromOffset(found.getOutputBytes())
+                  .setRunId(found.id())
+                  .setFromOffset(found.run().getOutputBytes())
                   .setHolding(hold)
                   .build());
     } catch (UncheckedIOException e) {

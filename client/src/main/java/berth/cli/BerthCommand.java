@@ -29,6 +29,7 @@ import picocli.CommandLine.Spec;
       AttachCommand.class,
       CancelCommand.class,
       CpCommand.class,
+      ServersCommand.class,
       ServicesCommand.class,
       GpusCommand.class,
       ReserveCommand.class,

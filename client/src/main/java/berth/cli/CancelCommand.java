@@ -38,10 +38,10 @@ final class CancelCommand implements Callable<Integer> {
   @Override
   public Integer call() {
     BerthException failure = null;
-    try (RunClient client = server.runs()) {
+    try (Servers servers = server.servers()) {
       for (String run : runs) {
-        try {
-          cancel(client, RunIds.find(client, run).getRunId(), force);
+        try (FoundRun found = FoundRun.find(servers, run)) {
+          cancel(found.client(), found.id(), force);
         } catch (BerthException e) {
           // The others are cancelled all the same.
           if (failure != null) {

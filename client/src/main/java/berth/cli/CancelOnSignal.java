@@ -4,6 +4,7 @@ import berth.client.RunClient;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import java.util.OptionalInt;
+import java.util.function.Supplier;
 
 /**
  * Turns signals to {@code berth run} into the cancellation of its run: the first one asks the
@@ -16,17 +17,20 @@ final class CancelOnSignal {
   // The one after it ends this command, whatever becomes of the run.
   private static final int LAST = 2;
 
-  private final RunClient client;
+  private final Supplier<RunClient> client;
   private final RunView view;
   private int signals;
   private volatile int first;
 
-  private CancelOnSignal(RunClient client, RunView view) {
+  private CancelOnSignal(Supplier<RunClient> client, RunView view) {
     this.client = client;
     this.view = view;
   }
 
-  static CancelOnSignal install(RunClient client, RunView view) {
+  /**
+   * @param client the server of the run, once that is known
+   */
+  static CancelOnSignal install(Supplier<RunClient> client, RunView view) {
     CancelOnSignal cancel = new CancelOnSignal(client, view);
     Signals.handle(cancel::signalled);
     return cancel;
@@ -52,7 +56,7 @@ final class CancelOnSignal {
     boolean force = count == LAST;
     view.note(force ? "killing " + view.runId() : "cancelling; Ctrl-C again kills");
     try {
-      CancelCommand.cancel(client, view.runId(), force);
+      CancelCommand.cancel(client.get(), view.runId(), force);
     } catch (BerthException e) {
       // One that has ended will say so.
       if (e.reason() != Reason.CONFLICT) {

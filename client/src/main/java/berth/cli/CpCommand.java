@@ -1,6 +1,5 @@
 package berth.cli;
 
-import berth.client.RunClient;
 import berth.command.ExitCode;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
@@ -60,11 +59,11 @@ final class CpCommand implements Callable<Integer> {
       throw new BerthException(
           Reason.INVALID, "the pattern " + path + " wants a folder: " + destination + " is none");
     }
-    try (RunClient client = server.runs()) {
-      String runId = RunIds.find(client, source.substring(0, colon)).getRunId();
+    try (Servers servers = server.servers();
+        FoundRun found = FoundRun.find(servers, source.substring(0, colon))) {
       DownloadFilesRequest request =
           DownloadFilesRequest.newBuilder()
-              .setRunId(runId)
+              .setRunId(found.id())
               .addPaths(path.isEmpty() ? "." : path)
               .build();
       Path absolute = destination.toAbsolutePath().normalize();
@@ -72,7 +71,7 @@ final class CpCommand implements Callable<Integer> {
       int files =
           Download.into(
               renamed ? absolute.getParent() : absolute,
-              client,
+              found.client(),
               request,
               renamed ? replacing(path, absolute.getFileName().toString()) : below(parent(path)),
               what -> System.err.println("berth: " + Terminal.clean(what)));

@@ -1,49 +1,51 @@
 package berth.cli;
 
 import berth.client.GpuClient;
-import berth.command.ExitCode;
+import berth.client.ManyServers;
+import berth.client.RegistryClient;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.v1.Server;
+import berth.v1.ServerFilter;
 import berth.v1.WatchGpusResponse;
-import java.util.ArrayList;
+import berth.v1.WatchServersResponse;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
-import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 
 /**
  * {@code berth gpus --watch}: follows several servers at once, one thread each, and prints from one
- * thread.
+ * thread. Servers of a registry are followed from when they come until they go.
  */
 final class GpuWatch implements AutoCloseable {
-  private static final String ENTER = "\033[?1049h\033[?25l\033[?7l";
-  private static final String LEAVE = "\033[?7h\033[?25h\033[?1049l";
-  private static final String HOME = "\033[H";
-  private static final String CLEAR_LINE = "\033[K";
-  private static final String CLEAR_REST = "\033[J";
   private static final long RECONNECT_SECONDS = 1;
 
-  private sealed interface News {
-    Address server();
-  }
+  private sealed interface News {}
 
   private record Response(Address server, WatchGpusResponse response) implements News {}
 
+  /** A stream ended, that of a server or, without one, that of the registry. */
   private record Ended(Address server, BerthException why) implements News {}
 
+  private record Changed(WatchServersResponse servers) implements News {}
+
+  private final Servers servers;
+  private final ServerFilter filter;
   private final Map<Address, GpuClient> clients = new LinkedHashMap<>();
+  private final Map<String, Address> registered = new HashMap<>();
 
   // Bounded, so that a terminal that is stopped slows the stream down to the server, which then
   // skips samples.
   private final LinkedBlockingQueue<News> news = new LinkedBlockingQueue<>(16);
   private volatile boolean closed;
 
-  GpuWatch(List<Address> servers) {
-    for (Address server : servers) {
-      clients.put(server, GpuClient.of(server));
-    }
+  GpuWatch(Servers servers, ServerFilter filter) {
+    this.servers = servers;
+    this.filter = filter;
   }
 
   @Override
@@ -52,61 +54,113 @@ final class GpuWatch implements AutoCloseable {
     clients.values().forEach(GpuClient::close);
   }
 
-  /** Prints every response as a line of JSON, until a server is lost. */
+  /** Prints every response as a line of JSON, until a server that was given is lost. */
   int printJson() throws InterruptedException {
-    follow(false);
+    begin(false);
     while (true) {
       News next = news.take();
       if (next instanceof Response response) {
         System.out.println(Json.line(response.response));
       } else if (next instanceof Ended ended) {
-        throw ended.why;
+        lost(ended);
+      } else if (next instanceof Changed changed) {
+        change(changed.servers, new LinkedHashMap<>());
       }
-      endIfNobodyReads();
+      Screen.endIfNobodyReads();
     }
   }
 
   /**
    * Shows the newest sample of all servers: in place on a terminal, else one below the other until
-   * one is lost.
+   * a server that was given is lost.
    */
   int show(Terminal terminal) throws InterruptedException {
-    follow(terminal.interactive());
+    Screen screen = new Screen(terminal);
+    begin(screen.redraws());
     GpuTable table = new GpuTable(terminal.colours());
     Map<Address, String> parts = new LinkedHashMap<>();
-    clients.keySet().forEach(server -> parts.put(server, "waiting for " + server + "\n"));
-    if (terminal.interactive()) {
-      System.out.print(ENTER);
-      Runtime.getRuntime().addShutdownHook(new Thread(() -> System.out.print(LEAVE)));
-    }
+    clients.keySet().forEach(server -> parts.put(server, waitingFor(server)));
     while (true) {
       News next = news.take();
-      if (next instanceof Response response && response.response.hasReport()) {
-        String part = table.render(response.server, response.response.getReport());
-        parts.put(response.server, part);
-        if (terminal.interactive()) {
-          redraw(String.join("\n", parts.values()), terminal.rows());
-        } else {
-          System.out.println(part);
+      if (next instanceof Response response) {
+        if (!response.response.hasReport() || !clients.containsKey(response.server)) {
+          continue;
         }
+        parts.put(response.server, table.render(response.server, response.response.getReport()));
+        screen.show(
+            screen.redraws() ? String.join("\n", parts.values()) : parts.get(response.server));
       } else if (next instanceof Ended ended) {
-        if (!terminal.interactive()) {
-          throw ended.why;
+        if (!screen.redraws() || ended.server == null) {
+          lost(ended);
+        } else if (clients.containsKey(ended.server)) {
+          parts.put(ended.server, ended.why.getMessage() + "; trying again\n");
+          screen.show(String.join("\n", parts.values()));
         }
-        parts.put(ended.server, ended.why.getMessage() + "; trying again\n");
-        redraw(String.join("\n", parts.values()), terminal.rows());
+      } else if (next instanceof Changed changed) {
+        change(changed.servers, parts);
+        if (screen.redraws()) {
+          screen.show(String.join("\n", parts.values()));
+        }
       }
-      endIfNobodyReads();
     }
   }
 
-  private void follow(boolean reconnect) {
-    clients.forEach(
-        (server, client) -> {
-          Thread thread = new Thread(() -> follow(server, client, reconnect), "watch-" + server);
-          thread.setDaemon(true);
-          thread.start();
+  private static String waitingFor(Address server) {
+    return "waiting for " + server + "\n";
+  }
+
+  private void lost(Ended ended) {
+    if (servers.registry().isEmpty() || ended.server == null) {
+      throw ended.why;
+    }
+    if (clients.containsKey(ended.server)) {
+      System.err.println("berth: " + ended.why.getMessage() + "; trying again");
+    }
+  }
+
+  private void begin(boolean reconnect) {
+    servers.addresses().forEach(server -> follow(server, reconnect));
+    servers.registry().ifPresent(registry -> start("watch-registry", () -> watch(registry)));
+  }
+
+  private void watch(RegistryClient registry) {
+    try {
+      registry.watchServers(filter, change -> put(new Changed(change)));
+    } catch (BerthException e) {
+      put(new Ended(null, e));
+    }
+  }
+
+  /** Follows the servers that came, and leaves those that went. */
+  private void change(WatchServersResponse change, Map<Address, String> parts) {
+    Map<String, Address> came = new TreeMap<>();
+    for (Server server : change.getServersList()) {
+      came.put(server.getInfo().getName(), ManyServers.address(server));
+    }
+    change.getRemovedList().forEach(name -> leave(registered.remove(name), parts));
+    came.forEach(
+        (name, address) -> {
+          Address before = registered.put(name, address);
+          if (!address.equals(before)) {
+            leave(before, parts);
+            parts.put(address, waitingFor(address));
+            follow(address, true);
+          }
         });
+  }
+
+  private void leave(Address server, Map<Address, String> parts) {
+    parts.remove(server);
+    GpuClient client = clients.remove(server);
+    if (client != null) {
+      client.close();
+    }
+  }
+
+  private void follow(Address server, boolean reconnect) {
+    GpuClient client = GpuClient.of(server);
+    clients.put(server, client);
+    start("watch-" + server, () -> follow(server, client, reconnect));
   }
 
   private void follow(Address server, GpuClient client, boolean reconnect) {
@@ -121,10 +175,16 @@ final class GpuWatch implements AutoCloseable {
           put(new Ended(server, e));
         }
         TimeUnit.SECONDS.sleep(RECONNECT_SECONDS);
-      } while (reconnect && !closed);
+      } while (reconnect && !closed && !client.closed());
     } catch (InterruptedException e) {
       // The process ends.
     }
+  }
+
+  private static void start(String name, Runnable work) {
+    Thread thread = new Thread(work, name);
+    thread.setDaemon(true);
+    thread.start();
   }
 
   private void put(News item) {
@@ -132,28 +192,6 @@ final class GpuWatch implements AutoCloseable {
       news.put(item);
     } catch (InterruptedException e) {
       throw new IllegalStateException(e);
-    }
-  }
-
-  private static void redraw(String frame, int rows) {
-    List<String> lines = new ArrayList<>(frame.lines().toList());
-    if (lines.size() > rows) {
-      int hidden = lines.size() - rows + 1;
-      lines = new ArrayList<>(lines.subList(0, rows - 1));
-      lines.add("... " + hidden + " more lines: make the window higher");
-    }
-    StringBuilder screen = new StringBuilder(HOME);
-    for (int i = 0; i < lines.size(); i++) {
-      screen.append(i == 0 ? "" : "\n").append(lines.get(i)).append(CLEAR_LINE);
-    }
-    System.out.print(screen.append(CLEAR_REST));
-    System.out.flush();
-  }
-
-  // `berth gpus --watch | head` ends here.
-  private static void endIfNobodyReads() {
-    if (System.out.checkError()) {
-      System.exit(ExitCode.OK);
     }
   }
 }

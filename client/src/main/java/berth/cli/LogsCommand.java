@@ -1,7 +1,6 @@
 package berth.cli;
 
 import berth.client.FollowedRun;
-import berth.client.RunClient;
 import berth.command.ExitCode;
 import berth.v1.AttachRunRequest;
 import java.io.UncheckedIOException;
@@ -41,11 +40,12 @@ final class LogsCommand implements Callable<Integer> {
   @Override
   public Integer call() {
     RunView view = RunView.ofThisProcess(json ? RunView.Detail.JSON : RunView.Detail.QUIET);
-    try (RunClient client = server.runs()) {
-      new FollowedRun(client, view)
+    try (Servers servers = server.servers();
+        FoundRun found = FoundRun.find(servers, run)) {
+      new FollowedRun(found.client(), view)
           .attach(
               AttachRunRequest.newBuilder()
-                  .setRunId(RunIds.find(client, run).getRunId())
+                  .setRunId(found.id())
                   .setFromOffset(from)
                   .setNoFollow(!follow)
                   .build());

@@ -24,9 +24,12 @@ final class ReleaseCommand implements Callable<Integer> {
 
   @Override
   public Integer call() {
-    try (ReservationClient client = server.reservations()) {
+    try (Servers servers = server.servers()) {
       for (String reservation : reservations) {
-        client.release(reservation, ServerOption.TIMEOUT);
+        try (ReservationClient client =
+            ReservationClient.of(FoundReservation.server(servers, reservation))) {
+          client.release(reservation, ServerOption.TIMEOUT);
+        }
       }
     }
     return ExitCode.OK;

@@ -39,7 +39,9 @@ final class RenewCommand implements Callable<Integer> {
   public Integer call() {
     RenewRequest.Builder request = RenewRequest.newBuilder().setReservationId(reservation);
     time.ifPresent(lease -> request.setLease(Messages.duration(lease)));
-    try (ReservationClient client = server.reservations()) {
+    try (Servers servers = server.servers();
+        ReservationClient client =
+            ReservationClient.of(FoundReservation.server(servers, reservation))) {
       RenewResponse response = client.renew(request.build(), ServerOption.TIMEOUT);
       System.out.println(
           json ? Json.line(response) : ReservationTable.line(response.getReservation()));

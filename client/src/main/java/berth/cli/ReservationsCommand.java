@@ -2,7 +2,9 @@ package berth.cli;
 
 import berth.client.ReservationClient;
 import berth.command.ExitCode;
+import berth.rpc.Address;
 import berth.v1.ListReservationsResponse;
+import berth.v1.ServerFilter;
 import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
@@ -13,8 +15,8 @@ import picocli.CommandLine.Option;
     name = "reservations",
     sortOptions = false,
     description = {
-      "Shows who holds which GPUs of a server, until when, who waits, and which GPUs others use or"
-          + " have locked.",
+      "Shows who holds which GPUs of the servers, until when, who waits, and which GPUs others use"
+          + " or have locked.",
       "",
     })
 final class ReservationsCommand implements Callable<Integer> {
@@ -22,16 +24,30 @@ final class ReservationsCommand implements Callable<Integer> {
 
   @Option(
       names = "--json",
-      description = "Print the response as a line of JSON (ListReservationsResponse).")
+      description = "Print a line of JSON for each server (ListReservationsResponse).")
   private boolean json;
 
   @Override
   public Integer call() {
-    try (ReservationClient client = server.reservations()) {
-      ListReservationsResponse response = client.listReservations(ServerOption.TIMEOUT);
-      System.out.print(
-          json ? Json.line(response) + "\n" : new ReservationTable(Times.here()).render(response));
+    Blocks blocks = new Blocks();
+    try (Servers servers = server.servers()) {
+      servers.ask(
+          ServerFilter.getDefaultInstance(),
+          ReservationsCommand::ask,
+          (who, response) -> {
+            if (json) {
+              System.out.println(Json.line(response));
+            } else {
+              blocks.print(new ReservationTable(Times.here()).render(response));
+            }
+          });
     }
     return ExitCode.OK;
+  }
+
+  private static ListReservationsResponse ask(Address address) {
+    try (ReservationClient client = ReservationClient.of(address)) {
+      return client.listReservations(ServerOption.TIMEOUT);
+    }
   }
 }

@@ -1,14 +1,19 @@
 package berth.cli;
 
+import berth.cli.ServerFilterOptions.LabelOption;
+import berth.client.PlacedReservation;
 import berth.client.ReservationClient;
 import berth.command.DurationConverter;
 import berth.command.ExitCode;
 import berth.command.GpuOptions;
+import berth.rpc.BerthException;
 import berth.rpc.Messages;
+import berth.rpc.Reason;
 import berth.v1.Lifetime;
 import berth.v1.Queued;
 import berth.v1.ReserveRequest;
 import berth.v1.ReserveResponse;
+import berth.v1.ServerFilter;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.concurrent.Callable;
@@ -24,6 +29,9 @@ import picocli.CommandLine.Option;
     description = {
       "Reserves GPUs of a server, and ports if asked.",
       "",
+      "Without --server, at the server of the registry that has them free and fits best; if none"
+          + " has, it waits at one with a short queue.",
+      "",
       "Without --for and --process, the reservation lives as long as this command: end it with"
           + " Ctrl-C.",
       "",
@@ -32,6 +40,7 @@ import picocli.CommandLine.Option;
 final class ReserveCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
   @Mixin private GpuOptions gpus;
+  @Mixin private LabelOption labels;
 
   @Option(
       names = "--ports",
@@ -82,10 +91,28 @@ final class ReserveCommand implements Callable<Integer> {
 
   @Override
   public Integer call() {
-    try (ReservationClient client = server.reservations()) {
-      client.reserve(request(), this::show);
+    try (Servers servers = server.servers()) {
+      ServerFilter filter = labels.filter(servers);
+      if (servers.registry().isPresent()) {
+        if (!requestId.isEmpty()) {
+          throw new BerthException(
+              Reason.INVALID, "--request-id is known to one server only: say --server too");
+        }
+        new PlacedReservation(servers.registry().get(), this::show, new PlacementNotes(this::note))
+            .reserve(request(), filter);
+      } else {
+        try (ReservationClient client = ReservationClient.of(servers.one())) {
+          client.reserve(request(), this::show);
+        }
+      }
     }
     return ExitCode.OK;
+  }
+
+  private void note(String text) {
+    if (!json) {
+      System.err.println("berth: " + text);
+    }
   }
 
   private ReserveRequest request() {

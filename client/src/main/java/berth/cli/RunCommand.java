@@ -1,14 +1,22 @@
 package berth.cli;
 
+import berth.cli.ServerFilterOptions.LabelOption;
+import berth.client.Bundle;
 import berth.client.FollowedRun;
+import berth.client.PlacedRun;
+import berth.client.RegistryClient;
 import berth.client.RunClient;
 import berth.command.ExitCode;
 import berth.command.GpuOptions;
+import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.DownloadFilesRequest;
+import berth.v1.ListServicesResponse;
 import berth.v1.RunCodeRequest;
+import berth.v1.RunEvent;
 import berth.v1.RunExited;
+import berth.v1.ServerFilter;
 import berth.v1.Service;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -18,6 +26,8 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.Callable;
+import java.util.function.Consumer;
+import java.util.function.Supplier;
 import java.util.stream.Stream;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
@@ -38,6 +48,9 @@ import picocli.CommandLine.Spec;
     description = {
       "Runs a script of this machine, or a command, on a server, and shows what it prints.",
       "",
+      "Without --server it runs on the server of the registry that can take it now and fits best;"
+          + " if none can, it waits at one with a short queue.",
+      "",
       "Options come first: what follows the script belongs to it. Without --gpus and --gpu it gets"
           + " no GPU. Ctrl-C asks the program to end, a second one kills it.",
       "",
@@ -57,6 +70,7 @@ final class RunCommand implements Callable<Integer> {
   private static final Duration UPLOAD_PATIENCE = Duration.ofSeconds(60);
 
   @Mixin private ServerOption server;
+  @Mixin private LabelOption labels;
   @Mixin private GpuOptions gpus;
   @Mixin private SurroundingOptions surroundings;
   @Mixin private LimitOptions limits;
@@ -150,13 +164,67 @@ final class RunCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws IOException {
-    RunCodeRequest.Builder request = request();
-    try (RunClient client = server.runs()) {
-      program().addTo(request, service -> interpreter(client, service));
-      if (bundle.isPresent()) {
-        request.setBundle(client.uploadFolder(bundle.get(), UPLOAD_PATIENCE));
+    RunCodeRequest request = request().build();
+    try (Servers servers = server.servers();
+        Bundle packed = bundle.map(Bundle::new).orElse(null)) {
+      ServerFilter filter = labels.filter(servers);
+      if (servers.registry().isPresent() && reservation.isEmpty()) {
+        return runAnywhere(servers.registry().get(), filter, request, packed);
       }
-      return detach ? detach(client, request.build()) : run(client, request.build());
+      Address address =
+          reservation.isEmpty() ? servers.one() : FoundReservation.server(servers, reservation);
+      try (RunClient client = RunClient.of(address)) {
+        RunCodeRequest.Builder whole = request.toBuilder();
+        complete(whole, client, () -> client.listServices(ServerOption.TIMEOUT), packed);
+        RunView view = view();
+        return follow(
+            () -> client, view, () -> new FollowedRun(client, events(view)).run(whole.build()));
+      }
+    }
+  }
+
+  private int runAnywhere(
+      RegistryClient registry, ServerFilter filter, RunCodeRequest request, Bundle packed)
+      throws IOException {
+    if (!requestId.isEmpty()) {
+      throw refused("--request-id is known to one server only: say --server too");
+    }
+    RunView view = view();
+    try (PlacedRun run =
+        new PlacedRun(registry, events(view), new PlacementNotes(view::unlessQuiet))) {
+      return follow(
+          run::client,
+          view,
+          () ->
+              run.run(
+                  request,
+                  filter,
+                  (whole, client, services) -> complete(whole, client, () -> services, packed)));
+    }
+  }
+
+  private RunView view() {
+    return RunView.ofThisProcess(
+        json ? RunView.Detail.JSON : quiet ? RunView.Detail.QUIET : RunView.Detail.ALL);
+  }
+
+  /** Who is shown what happens. */
+  private Consumer<RunEvent> events(RunView view) {
+    return detach
+        ? event -> System.out.println(json ? Json.line(event) : event.getAccepted().getRunId())
+        : view;
+  }
+
+  /** Adds what depends on the server, and uploads the bundle to it. */
+  private void complete(
+      RunCodeRequest.Builder request,
+      RunClient client,
+      Supplier<ListServicesResponse> services,
+      Bundle packed)
+      throws IOException {
+    program().addTo(request, service -> interpreter(service, services.get()));
+    if (packed != null) {
+      request.setBundle(packed.upload(client, UPLOAD_PATIENCE));
     }
   }
 
@@ -204,21 +272,23 @@ final class RunCommand implements Callable<Integer> {
     return new ParameterException(spec.commandLine(), why);
   }
 
-  private int detach(RunClient client, RunCodeRequest request) {
-    new FollowedRun(
-            client,
-            event -> System.out.println(json ? Json.line(event) : event.getAccepted().getRunId()))
-        .run(request);
-    return ExitCode.OK;
+  private interface Following {
+    void follow() throws IOException;
   }
 
-  private int run(RunClient client, RunCodeRequest request) throws IOException {
-    RunView view =
-        RunView.ofThisProcess(
-            json ? RunView.Detail.JSON : quiet ? RunView.Detail.QUIET : RunView.Detail.ALL);
+  /**
+   * @param client the server of the run, once that is known
+   * @param following shows the run until its end; a detached one, until it is placed
+   */
+  private int follow(Supplier<RunClient> client, RunView view, Following following)
+      throws IOException {
+    if (detach) {
+      following.follow();
+      return ExitCode.OK;
+    }
     CancelOnSignal cancel = CancelOnSignal.install(client, view);
     try {
-      new FollowedRun(client, view).run(request);
+      following.follow();
     } catch (BerthException e) {
       // A run that never started has no end that could be shown.
       if (e.reason() == Reason.CANCELLED && cancel.exitCode().isPresent()) {
@@ -227,11 +297,11 @@ final class RunCommand implements Callable<Integer> {
       }
       throw e;
     } catch (UncheckedIOException e) {
-      return cannotWrite(client, view, e);
+      return cannotWrite(client.get(), view, e);
     }
     RunExited exited = view.exited();
     if (RunEnd.wentWell(exited) && !outputs.isEmpty()) {
-      fetchOutputs(client, view);
+      fetchOutputs(client.get(), view);
     }
     return RunEnd.exitCode(exited, cancel.exitCode());
   }
@@ -259,8 +329,8 @@ final class RunCommand implements Callable<Integer> {
     }
   }
 
-  private static List<String> interpreter(RunClient client, String name) {
-    for (Service service : client.listServices(ServerOption.TIMEOUT).getServicesList()) {
+  private static List<String> interpreter(String name, ListServicesResponse services) {
+    for (Service service : services.getServicesList()) {
       if (Stream.concat(Stream.of(service.getName()), service.getAliasesList().stream())
           .anyMatch(name::equalsIgnoreCase)) {
         return service.getInterpreterList();

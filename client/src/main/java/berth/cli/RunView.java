@@ -184,7 +184,8 @@ final class RunView implements Consumer<RunEvent> {
     }
   }
 
-  private void unlessQuiet(String text) {
+  /** The same, unless only the program's output is wanted. */
+  void unlessQuiet(String text) {
     if (detail == Detail.ALL) {
       note(text);
     }

@@ -2,7 +2,9 @@ package berth.cli;
 
 import berth.client.RunClient;
 import berth.command.ExitCode;
+import berth.rpc.Address;
 import berth.v1.ListRunsResponse;
+import berth.v1.ServerFilter;
 import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
@@ -12,7 +14,7 @@ import picocli.CommandLine.Option;
 @Command(
     name = "runs",
     sortOptions = false,
-    description = {"Shows what runs on a server, what waits, and what ended of late.", ""},
+    description = {"Shows what runs on the servers, what waits, and what ended of late.", ""},
     footer = {"", "Example: berth runs --all"})
 final class RunsCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
@@ -24,16 +26,30 @@ final class RunsCommand implements Callable<Integer> {
 
   @Option(
       names = "--json",
-      description = "Print the response as a line of JSON (ListRunsResponse), with all runs.")
+      description = "Print a line of JSON for each server (ListRunsResponse), with all runs.")
   private boolean json;
 
   @Override
   public Integer call() {
-    try (RunClient client = server.runs()) {
-      ListRunsResponse response = client.listRuns(ServerOption.TIMEOUT);
-      System.out.print(
-          json ? Json.line(response) + "\n" : new RunTable(Times.here()).render(response, all));
+    Blocks blocks = new Blocks();
+    try (Servers servers = server.servers()) {
+      servers.ask(
+          ServerFilter.getDefaultInstance(),
+          RunsCommand::ask,
+          (who, response) -> {
+            if (json) {
+              System.out.println(Json.line(response));
+            } else {
+              blocks.print(new RunTable(Times.here()).render(response, all));
+            }
+          });
     }
     return ExitCode.OK;
+  }
+
+  private static ListRunsResponse ask(Address address) {
+    try (RunClient client = RunClient.of(address)) {
+      return client.listRuns(ServerOption.TIMEOUT);
+    }
   }
 }

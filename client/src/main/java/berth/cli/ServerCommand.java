@@ -2,6 +2,7 @@ package berth.cli;
 
 import berth.client.ReservationClient;
 import berth.command.ExitCode;
+import berth.rpc.Address;
 import berth.v1.SetDrainingResponse;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
@@ -13,7 +14,10 @@ import picocli.CommandLine.Spec;
 @Command(
     name = "server",
     synopsisSubcommandLabel = "COMMAND",
-    description = {"What an administrator does with a server.", ""})
+    description = {
+      "What an administrator does with a server; with a registry, name it by --server.",
+      ""
+    })
 final class ServerCommand implements Runnable {
   @Spec private CommandSpec spec;
 
@@ -34,11 +38,12 @@ final class ServerCommand implements Runnable {
   }
 
   private static int setDraining(ServerOption server, boolean draining) {
-    try (ReservationClient client = server.reservations()) {
+    Address address = server.one();
+    try (ReservationClient client = ReservationClient.of(address)) {
       SetDrainingResponse response = client.setDraining(draining, ServerOption.TIMEOUT);
       System.out.printf(
           "%s: %s, %d reservations held%n",
-          server.address(), draining ? "draining" : "serving", response.getReservations());
+          address, draining ? "draining" : "serving", response.getReservations());
     }
     return ExitCode.OK;
   }

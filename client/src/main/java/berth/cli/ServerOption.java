@@ -1,32 +1,88 @@
 package berth.cli;
 
-import berth.client.ReservationClient;
-import berth.client.RunClient;
+import berth.client.ManyServers;
+import berth.client.RegistryClient;
 import berth.rpc.Address;
+import berth.rpc.BerthException;
+import berth.v1.Server;
+import berth.v1.ServerFilter;
 import java.time.Duration;
+import java.util.List;
+import java.util.Optional;
+import java.util.regex.Pattern;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 
-/** The option of every command that speaks to one server. */
+/** The options that say which servers a command speaks to. */
 final class ServerOption {
   static final int PORT = 18812;
   static final Duration TIMEOUT = Duration.ofSeconds(10);
 
+  private static final Address LOCAL = new Address("127.0.0.1", PORT);
+  private static final Pattern MAY_BE_A_NAME = Pattern.compile("(?=.*[A-Za-z])[\\w.-]+");
+
   @Option(
       names = "--server",
       paramLabel = "HOST[:PORT]",
-      defaultValue = "${BERTH_SERVER:-127.0.0.1:18812}",
-      description = "Server to ask (default: the variable BERTH_SERVER, else 127.0.0.1:18812).")
-  private String server;
+      split = ",",
+      description =
+          "Server to ask, by its address or, without a port, by its name in the registry (default:"
+              + " the variable BERTH_SERVER, else the servers of the registry, else"
+              + " 127.0.0.1:18812).")
+  private List<String> servers = List.of();
 
-  Address address() {
-    return Address.parse(server, PORT);
+  @Mixin private RegistryOption registry = new RegistryOption();
+
+  /** Those that were named, else those of the registry, else the one of this machine. */
+  Servers servers() {
+    List<Address> given = given();
+    if (!given.isEmpty()) {
+      return Servers.given(given);
+    }
+    return registry.find().map(Servers::of).orElseGet(() -> Servers.given(List.of(LOCAL)));
   }
 
-  ReservationClient reservations() {
-    return ReservationClient.of(address());
+  /**
+   * The one server to speak to.
+   *
+   * @throws BerthException if more than one may be meant
+   */
+  Address one() {
+    try (Servers all = servers()) {
+      return all.one();
+    }
   }
 
-  RunClient runs() {
-    return RunClient.of(address());
+  // An option wins over a variable, whichever of the two it is.
+  private List<Address> given() {
+    String variable = System.getenv("BERTH_SERVER");
+    boolean byVariable = servers.isEmpty() && !registry.given() && variable != null;
+    List<String> words = byVariable && !variable.isBlank() ? List.of(variable.split(",")) : servers;
+    return words.stream().map(this::address).toList();
+  }
+
+  private Address address(String text) {
+    if (MAY_BE_A_NAME.matcher(text).matches()) {
+      Optional<Server> registered = registered(text);
+      if (registered.isPresent()) {
+        return ManyServers.address(registered.get());
+      }
+    }
+    return Address.parse(text, PORT);
+  }
+
+  /** A server by its name, if there is a registry that was named and has it. */
+  private Optional<Server> registered(String name) {
+    List<Address> registries = registry.named().orElse(List.of());
+    if (registries.isEmpty()) {
+      return Optional.empty();
+    }
+    try (RegistryClient client = RegistryClient.of(registries)) {
+      return client.listServers(ServerFilter.newBuilder().addNames(name).build()).stream()
+          .findFirst();
+    } catch (BerthException e) {
+      System.err.println("berth: taking '" + name + "' for a host: " + e.getMessage());
+      return Optional.empty();
+    }
   }
 }

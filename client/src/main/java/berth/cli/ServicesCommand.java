@@ -1,9 +1,14 @@
 package berth.cli;
 
+import berth.client.RegistryClient;
 import berth.client.RunClient;
 import berth.command.ExitCode;
+import berth.rpc.Address;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
 import berth.v1.ListServicesResponse;
 import berth.v1.RuntimeInfo;
+import berth.v1.ServerFilter;
 import berth.v1.Service;
 import java.util.ArrayList;
 import java.util.List;
@@ -17,8 +22,8 @@ import picocli.CommandLine.Option;
     name = "services",
     sortOptions = false,
     description = {
-      "Shows the services of a server, the names that 'berth run --service' takes, and how it runs"
-          + " code.",
+      "Shows the services, the names that 'berth run --service' takes: those of a server with how"
+          + " it runs code, or which servers of the registry have them.",
       "",
     },
     footer = {"", "Example: berth services"})
@@ -27,17 +32,65 @@ final class ServicesCommand implements Callable<Integer> {
 
   @Option(
       names = "--json",
-      description = "Print the response as a line of JSON (ListServicesResponse).")
+      description =
+          "Print lines of JSON: the ListServicesResponse of each server that was named; else the"
+              + " servers of the registry that have services (Server), or with --watch each change"
+              + " (WatchServersResponse).")
   private boolean json;
+
+  @Option(
+      names = "--watch",
+      description = "Go on showing what the registry knows with every change, until Ctrl-C.")
+  private boolean watch;
 
   @Override
   public Integer call() {
-    try (RunClient client = server.runs()) {
-      ListServicesResponse response = client.listServices(ServerOption.TIMEOUT);
-      System.out.print(
-          json ? Json.line(response) + "\n" : render(server.address().toString(), response));
+    try (Servers servers = server.servers()) {
+      if (servers.registry().isPresent()) {
+        showRegistered(servers, servers.registry().get());
+      } else if (watch) {
+        throw new BerthException(
+            Reason.INVALID, "--watch shows what a registry knows: leave out --server");
+      } else {
+        showGiven(servers);
+      }
     }
     return ExitCode.OK;
+  }
+
+  private void showRegistered(Servers servers, RegistryClient registry) {
+    ServerFilter all = ServerFilter.getDefaultInstance();
+    if (watch && json) {
+      ServerWatch.printJson(registry, all);
+    } else if (watch) {
+      ServerWatch.show(registry, all, ServerTable::services);
+    } else if (json) {
+      servers.list(all).stream()
+          .filter(one -> one.getInfo().getServicesCount() > 0)
+          .forEach(one -> System.out.println(Json.line(one)));
+    } else {
+      System.out.print(ServerTable.services(servers.list(all)));
+    }
+  }
+
+  private void showGiven(Servers servers) {
+    Blocks blocks = new Blocks();
+    servers.ask(
+        ServerFilter.getDefaultInstance(),
+        ServicesCommand::ask,
+        (who, response) -> {
+          if (json) {
+            System.out.println(Json.line(response));
+          } else {
+            blocks.print(render(who.getInfo().getAddress(), response));
+          }
+        });
+  }
+
+  private static ListServicesResponse ask(Address address) {
+    try (RunClient client = RunClient.of(address)) {
+      return client.listServices(ServerOption.TIMEOUT);
+    }
   }
 
   static String render(String server, ListServicesResponse response) {

@@ -22,6 +22,7 @@ import java.util.function.Consumer;
 public final class GpuClient implements AutoCloseable {
   private final RpcChannel channel;
   private final String peer;
+  private volatile boolean closed;
 
   private GpuClient(RpcChannel channel, String peer) {
     this.channel = channel;
@@ -63,8 +64,13 @@ public final class GpuClient implements AutoCloseable {
     }
   }
 
+  public boolean closed() {
+    return closed;
+  }
+
   @Override
   public void close() {
+    closed = true;
     channel.close();
   }
 }

@@ -29,7 +29,6 @@ import io.grpc.stub.ClientResponseObserver;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Iterator;
@@ -141,16 +140,8 @@ public final class RunClient implements AutoCloseable {
    * @throws BerthException as {@link #uploadBundle}, and if there is no such folder
    */
   public String uploadFolder(Path folder, Duration timeout) throws IOException {
-    Path tar = Files.createTempFile("berth-bundle", ".tar");
-    // Also if a signal ends this process meanwhile.
-    tar.toFile().deleteOnExit();
-    try {
-      String digest = TarPacker.pack(folder, tar);
-      try (InputStream content = Files.newInputStream(tar)) {
-        return uploadBundle(digest, content, timeout).getDigest();
-      }
-    } finally {
-      Files.deleteIfExists(tar);
+    try (Bundle bundle = new Bundle(folder)) {
+      return bundle.upload(this, timeout);
     }
   }
 

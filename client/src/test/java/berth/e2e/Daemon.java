@@ -85,6 +85,7 @@ final class Daemon implements AutoCloseable {
       Path log = Files.createTempFile(folder, name, ".log");
       ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
       builder.environment().put("BERTH_JAVA_OPTS", "-Djava.io.tmpdir=" + folder);
+      builder.environment().put("BERTH_REGISTRY", "none");
       builder.environment().putAll(variables);
       return new Daemon(builder.redirectOutput(log.toFile()).start(), log);
     } catch (IOException e) {

@@ -45,6 +45,8 @@ final class Installed {
     ProcessBuilder builder = new ProcessBuilder(command);
     // Table, bars and degree signs as on most people's machines, whatever this one is set to.
     builder.environment().putAll(Map.of("LC_ALL", "C.UTF-8", "TERM", "xterm"));
+    // Nobody may look for registries on the network that a test happens to run in.
+    builder.environment().put("BERTH_REGISTRY", "none");
     builder.environment().putAll(variables);
     try {
       Process process = builder.start();

@@ -1,0 +1,11 @@
+package berth.cli;
+
+/** Prints one part below the other, with an empty line in between. */
+final class Blocks {
+  private boolean began;
+
+  void print(String part) {
+    System.out.print((began ? "\n" : "") + part);
+    began = true;
+  }
+}

@@ -1,0 +1,23 @@
+package berth.cli;
+
+import berth.client.PlacementListener;
+import berth.rpc.BerthException;
+import berth.v1.Server;
+import java.util.function.Consumer;
+
+/** Says where a request goes. */
+record PlacementNotes(Consumer<String> notes) implements PlacementListener {
+  @Override
+  public void placed(Server server, boolean waits) {
+    String name = Servers.name(server);
+    notes.accept(
+        waits
+            ? "nobody can take it now; waiting at " + name
+            : name + " takes it (" + ServerTable.freeGpus(server) + ")");
+  }
+
+  @Override
+  public void passed(Server server, BerthException why) {
+    notes.accept(Servers.name(server) + " does not take it: " + why.getMessage());
+  }
+}

@@ -1,0 +1,148 @@
+package berth.cli;
+
+import berth.client.ManyServers;
+import berth.client.ManyServers.Answer;
+import berth.client.RegistryClient;
+import berth.rpc.Address;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.v1.Server;
+import berth.v1.ServerFilter;
+import berth.v1.ServerInfo;
+import java.util.List;
+import java.util.Optional;
+import java.util.function.BiConsumer;
+import java.util.function.Function;
+import java.util.stream.Collectors;
+
+/** The servers that a command speaks to: given ones, or all that a registry knows. */
+final class Servers implements AutoCloseable {
+  private final List<Address> given;
+  private final Optional<RegistryClient> registry;
+
+  private Servers(List<Address> given, Optional<RegistryClient> registry) {
+    this.given = given;
+    this.registry = registry;
+  }
+
+  static Servers given(List<Address> addresses) {
+    return new Servers(addresses, Optional.empty());
+  }
+
+  static Servers of(RegistryClient registry) {
+    return new Servers(List.of(), Optional.of(registry));
+  }
+
+  /** The registry, if that is where they come from. */
+  Optional<RegistryClient> registry() {
+    return registry;
+  }
+
+  /** Where the given ones are; none if a registry knows them. */
+  List<Address> addresses() {
+    return given;
+  }
+
+  /**
+   * The only one that was given.
+   *
+   * @throws BerthException if it is not one
+   */
+  Address one() {
+    if (given.size() != 1) {
+      throw new BerthException(
+          Reason.INVALID, "which server? Say --server HOST[:PORT] or its name");
+    }
+    return given.get(0);
+  }
+
+  /**
+   * Checks that there is something to choose from.
+   *
+   * @throws BerthException if servers were given and {@code filter} leaves some of them out
+   */
+  void check(ServerFilter filter) {
+    if (registry.isEmpty() && !filter.equals(ServerFilter.getDefaultInstance())) {
+      throw new BerthException(
+          Reason.INVALID,
+          "--label, --service, --model, --min-memory and --free choose among the servers of a"
+              + " registry, and none is asked here");
+    }
+  }
+
+  /**
+   * @throws BerthException if there are none, or there is nothing to choose from
+   */
+  List<Server> list(ServerFilter filter) {
+    check(filter);
+    if (registry.isEmpty()) {
+      return given.stream().map(Servers::unregistered).toList();
+    }
+    List<Server> servers = registry.get().listServers(filter);
+    if (servers.isEmpty()) {
+      throw new BerthException(
+          Reason.NOT_FOUND,
+          filter.equals(ServerFilter.getDefaultInstance())
+              ? "no server is registered at the registry " + registry.get()
+              : "no server of the registry " + registry.get() + " is one of those asked for");
+    }
+    return servers;
+  }
+
+  /**
+   * Asks all of them, shows what they answer, and says on standard error who did not.
+   *
+   * @throws BerthException afterwards, if nobody answered, or one that was given did not
+   */
+  <T> void ask(ServerFilter filter, Function<Address, T> question, BiConsumer<Server, T> show) {
+    int answered = 0;
+    Answer<T> silent = null;
+    for (Answer<T> answer : ManyServers.ask(list(filter), question)) {
+      if (answer.value().isPresent()) {
+        answered++;
+        show.accept(answer.server(), answer.value().get());
+      } else {
+        if (silent != null) {
+          System.err.println("berth: " + why(silent));
+        }
+        silent = answer;
+      }
+    }
+    if (silent != null && (answered == 0 || registry.isEmpty())) {
+      throw new BerthException(silent.failure().get().reason(), why(silent));
+    }
+    if (silent != null) {
+      System.err.println("berth: " + why(silent));
+    }
+  }
+
+  /** Who did not answer and why, in words that go on after a message; empty if all did. */
+  static String silent(List<? extends Answer<?>> answers) {
+    return answers.stream()
+        .filter(answer -> answer.failure().isPresent())
+        .map(answer -> "; no answer from " + why(answer))
+        .collect(Collectors.joining());
+  }
+
+  private static String why(Answer<?> silent) {
+    String message = silent.failure().get().getMessage();
+    String name = name(silent.server());
+    return name.isEmpty() ? message : Terminal.clean(name) + ": " + message;
+  }
+
+  static String name(Server server) {
+    return server.getInfo().getName();
+  }
+
+  // Nobody has told its name.
+  private static Server unregistered(Address address) {
+    return Server.newBuilder()
+        .setInfo(ServerInfo.newBuilder().setAddress(address.toString()))
+        .build();
+  }
+
+  @Override
+  public void close() {
+    registry.ifPresent(RegistryClient::close);
+  }
+}

@@ -1,0 +1,83 @@
+package berth.client;
+
+import berth.client.Placement.NotTaken;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.v1.FindGpusRequest;
+import berth.v1.ReserveRequest;
+import berth.v1.ReserveResponse;
+import berth.v1.Server;
+import berth.v1.ServerFilter;
+import berth.v1.WaitTime;
+import java.io.IOException;
+import java.time.Duration;
+import java.util.Optional;
+import java.util.function.Consumer;
+
+/** Reserves GPUs at whichever server of a group has them. To be used once, by one thread. */
+public final class PlacedReservation {
+  private static final Duration REACH = Duration.ofSeconds(2);
+
+  private final RegistryClient registry;
+  private final Consumer<ReserveResponse> consumer;
+  private final PlacementListener listener;
+
+  public PlacedReservation(
+      RegistryClient registry, Consumer<ReserveResponse> consumer, PlacementListener listener) {
+    this.registry = registry;
+    this.consumer = consumer;
+    this.listener = listener;
+  }
+
+  /**
+   * Reserves, and returns as {@link ReservationClient#reserve} does.
+   *
+   * @param filter which servers may be considered
+   * @throws BerthException if no server took it; also for a {@code request_id}, which only one
+   *     server knows
+   */
+  public void reserve(ReserveRequest request, ServerFilter filter) {
+    if (!request.getRequestId().isEmpty()) {
+      throw new BerthException(Reason.INVALID, "a request id needs a given server");
+    }
+    FindGpusRequest.Builder wanted = FindGpusRequest.newBuilder().setFilter(filter);
+    if (request.hasGpus()) {
+      wanted.setGpus(request.getGpus());
+    }
+    try {
+      new Placement(registry, listener)
+          .place(wanted.build(), request.getWait(), (server, wait) -> ask(server, wait, request));
+    } catch (IOException e) {
+      throw new IllegalStateException("nothing is read here", e);
+    }
+  }
+
+  private void ask(Server server, Optional<WaitTime> wait, ReserveRequest request) throws NotTaken {
+    ReserveRequest.Builder asked = request.toBuilder().clearWait();
+    wait.ifPresent(asked::setWait);
+    boolean[] told = new boolean[1];
+    boolean[] granted = new boolean[1];
+    try (ReservationClient client = ReservationClient.of(ManyServers.address(server))) {
+      // The stream has no deadline: a machine that is gone would be waited for.
+      client.listReservations(REACH);
+      client.reserve(
+          asked.build(),
+          response -> {
+            if (!told[0] && (response.hasGranted() || wait.isPresent())) {
+              told[0] = true;
+              listener.placed(server, response.hasQueued());
+            }
+            granted[0] |= response.hasGranted();
+            if (told[0]) {
+              consumer.accept(response);
+            }
+          });
+    } catch (BerthException e) {
+      boolean waitedEnough = told[0] && e.reason() == Reason.TIMED_OUT;
+      if (granted[0] || waitedEnough || !Placement.othersMayTake(e)) {
+        throw e;
+      }
+      throw new NotTaken(e);
+    }
+  }
+}

@@ -1,0 +1,155 @@
+package berth.client;
+
+import berth.rpc.BerthException;
+import berth.rpc.Messages;
+import berth.rpc.Reason;
+import berth.v1.Candidate;
+import berth.v1.FindGpusRequest;
+import berth.v1.FindGpusResponse;
+import berth.v1.Server;
+import berth.v1.WaitTime;
+import java.io.IOException;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Optional;
+
+/**
+ * Finds a server that takes a request. What the registry knows is always a little old, so each
+ * server is asked: first, without waiting, those that should have room; if none of them has, the
+ * request waits at the one with the shortest queue, as long as whoever asks would.
+ */
+final class Placement {
+  private static final int MOST_NAMED = 3;
+
+  /** One server's refusal; the next may take the request. */
+  static final class NotTaken extends Exception {
+    private static final long serialVersionUID = 1L;
+
+    private final BerthException why;
+
+    NotTaken(BerthException why) {
+      super(why);
+      this.why = why;
+    }
+  }
+
+  /** Asks one server. */
+  interface Attempt {
+    /**
+     * Returns when the server took the request, and all is said.
+     *
+     * @param wait how long the request may wait there; empty: not at all
+     */
+    void at(Server server, Optional<WaitTime> wait) throws NotTaken, IOException;
+  }
+
+  private record Refusal(Server server, BerthException why) {}
+
+  private final RegistryClient registry;
+  private final PlacementListener listener;
+  private final List<Refusal> refusals = new ArrayList<>();
+
+  Placement(RegistryClient registry, PlacementListener listener) {
+    this.registry = registry;
+    this.listener = listener;
+  }
+
+  /**
+   * Whether another server may take what one refused with {@code why} before it promised anything:
+   * servers differ in what they have and allow.
+   */
+  static boolean othersMayTake(BerthException why) {
+    return switch (why.reason()) {
+      case EXHAUSTED, UNAVAILABLE, TIMED_OUT, NOT_FOUND, INVALID, DENIED -> true;
+      case ALREADY_EXISTS, CONFLICT, CANCELLED, UNAUTHENTICATED, UNSUPPORTED, INTERNAL -> false;
+    };
+  }
+
+  /**
+   * @param wait as the request has it; its default: not at all
+   * @throws BerthException if no server can take it, or none did
+   */
+  void place(FindGpusRequest wanted, WaitTime wait, Attempt attempt) throws IOException {
+    long start = System.nanoTime();
+    FindGpusResponse found = registry.findGpus(wanted);
+    if (found.getCandidatesCount() == 0) {
+      throw new BerthException(Reason.EXHAUSTED, found.getProblem());
+    }
+    List<Server> later = new ArrayList<>();
+    for (Candidate candidate : found.getCandidatesList()) {
+      if (!candidate.getNow()) {
+        later.add(candidate.getServer());
+      } else if (taken(candidate.getServer(), Optional.empty(), attempt)) {
+        return;
+      } else if (newest().why.reason() == Reason.EXHAUSTED) {
+        later.add(candidate.getServer());
+      }
+    }
+    if (waits(wait)) {
+      later.sort(Comparator.comparingInt(server -> server.getStatus().getQueueLength()));
+      for (Server server : later) {
+        if (taken(server, Optional.of(left(wait, start)), attempt)) {
+          return;
+        }
+      }
+    }
+    throw refused(later);
+  }
+
+  private boolean taken(Server server, Optional<WaitTime> wait, Attempt attempt)
+      throws IOException {
+    try {
+      attempt.at(server, wait);
+      return true;
+    } catch (NotTaken e) {
+      refusals.add(new Refusal(server, e.why));
+      listener.passed(server, e.why);
+      return false;
+    }
+  }
+
+  private Refusal newest() {
+    return refusals.get(refusals.size() - 1);
+  }
+
+  private static boolean waits(WaitTime wait) {
+    return wait.getForever() || wait.hasAtMost() && !Messages.duration(wait.getAtMost()).isZero();
+  }
+
+  private static WaitTime left(WaitTime wait, long start) {
+    if (!wait.hasAtMost()) {
+      return wait;
+    }
+    Duration left = Messages.duration(wait.getAtMost()).minusNanos(System.nanoTime() - start);
+    return WaitTime.newBuilder()
+        .setAtMost(Messages.duration(left.isNegative() ? Duration.ZERO : left))
+        .build();
+  }
+
+  private BerthException refused(List<Server> later) {
+    if (refusals.isEmpty()) {
+      return new BerthException(
+          Reason.EXHAUSTED,
+          later.size() == 1
+              ? later.get(0).getInfo().getName() + " could take it, but not now"
+              : later.size() + " servers could take it, but none of them now");
+    }
+    if (refusals.size() == 1) {
+      return new BerthException(newest().why.reason(), said(newest()), newest().why);
+    }
+    StringBuilder text = new StringBuilder("no server took it: ");
+    for (int i = 0; i < Math.min(MOST_NAMED, refusals.size()); i++) {
+      text.append(i == 0 ? "" : "; ").append(said(refusals.get(i)));
+    }
+    if (refusals.size() > MOST_NAMED) {
+      text.append("; and ").append(refusals.size() - MOST_NAMED).append(" more");
+    }
+    return new BerthException(newest().why.reason(), text.toString(), newest().why);
+  }
+
+  private static String said(Refusal refusal) {
+    return refusal.server.getInfo().getName() + ": " + refusal.why.getMessage();
+  }
+}

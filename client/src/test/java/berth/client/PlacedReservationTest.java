@@ -1,0 +1,162 @@
+package berth.client;
+
+import static berth.fake.FakeRegistry.candidate;
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import berth.fake.FakeRegistry;
+import berth.fake.FakeRuns;
+import berth.rpc.Address;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.rpc.RpcServer;
+import berth.v1.GpuRequest;
+import berth.v1.ListReservationsRequest;
+import berth.v1.ListReservationsResponse;
+import berth.v1.Queued;
+import berth.v1.Reservation;
+import berth.v1.ReservationServiceGrpc;
+import berth.v1.ReserveRequest;
+import berth.v1.ReserveResponse;
+import berth.v1.Server;
+import berth.v1.ServerFilter;
+import berth.v1.WaitTime;
+import io.grpc.stub.StreamObserver;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.function.BiConsumer;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+
+class PlacedReservationTest {
+  private static final ReserveResponse QUEUED =
+      ReserveResponse.newBuilder().setQueued(Queued.newBuilder().setAhead(2)).build();
+
+  private final FakeRegistry registry = new FakeRegistry();
+  private final FakeReservations first = new FakeReservations("r-1");
+  private final FakeReservations second = new FakeReservations("r-2");
+  private final RegistryClient client = RegistryClient.of(List.of(registry.address()));
+  private final List<ReserveResponse> seen = new ArrayList<>();
+  private final List<String> notes = new ArrayList<>();
+
+  /** A server that grants, unless a test says otherwise. */
+  private static final class FakeReservations
+      extends ReservationServiceGrpc.ReservationServiceImplBase {
+    private final List<ReserveRequest> asked = new CopyOnWriteArrayList<>();
+    private final ReserveResponse granted;
+    private final RpcServer server;
+    private volatile BiConsumer<ReserveRequest, StreamObserver<ReserveResponse>> onReserve;
+
+    FakeReservations(String id) {
+      granted =
+          ReserveResponse.newBuilder()
+              .setGranted(Reservation.newBuilder().setReservationId(id))
+              .build();
+      onReserve =
+          (request, stream) -> {
+            stream.onNext(granted);
+            stream.onCompleted();
+          };
+      server = RpcServer.listenOn(new Address("127.0.0.1", 0)).service(this).start();
+    }
+
+    @Override
+    public void reserve(ReserveRequest request, StreamObserver<ReserveResponse> stream) {
+      asked.add(request);
+      onReserve.accept(request, stream);
+    }
+
+    @Override
+    public void listReservations(
+        ListReservationsRequest request, StreamObserver<ListReservationsResponse> observer) {
+      observer.onNext(ListReservationsResponse.getDefaultInstance());
+      observer.onCompleted();
+    }
+  }
+
+  @AfterEach
+  void close() {
+    client.close();
+    first.server.close();
+    second.server.close();
+    registry.close();
+  }
+
+  @Test
+  void movesOnWhenAServerFilledUpMeanwhileOrIsGone() {
+    registry.find(
+        candidate(FakeRegistry.server("gone", new Address("127.0.0.1", 1), 1, 1), true),
+        candidate(server("gpu01", first), true),
+        candidate(server("gpu02", second), true));
+    first.onReserve = (request, stream) -> FakeRuns.fail(stream, Reason.EXHAUSTED, "full");
+
+    reserve(WaitTime.newBuilder().setForever(true).build());
+
+    assertThat(seen).containsExactly(second.granted);
+    assertThat(second.asked).singleElement().matches(request -> !request.hasWait());
+    assertThat(notes)
+        .containsExactly(
+            "passed gone: no berthd at 127.0.0.1:1: Connection refused",
+            "passed gpu01: full",
+            "placed gpu02");
+  }
+
+  @Test
+  void waitsWhenNobodyHasRoomAndLeavesAServerThatDrains() {
+    registry.find(
+        candidate(server("gpu01", first), false), candidate(server("gpu02", second), false));
+    first.onReserve =
+        (request, stream) -> {
+          stream.onNext(QUEUED);
+          FakeRuns.fail(stream, Reason.UNAVAILABLE, "gpu01 drains");
+        };
+
+    reserve(WaitTime.newBuilder().setForever(true).build());
+
+    assertThat(seen).containsExactly(QUEUED, second.granted);
+    assertThat(first.asked).singleElement().matches(request -> request.getWait().getForever());
+    assertThat(notes).containsExactly("waits gpu01", "passed gpu01: gpu01 drains", "placed gpu02");
+  }
+
+  @Test
+  void whatWasGrantedIsNotReservedAgainElsewhere() {
+    registry.find(
+        candidate(server("gpu01", first), true), candidate(server("gpu02", second), true));
+    first.onReserve =
+        (request, stream) -> {
+          stream.onNext(first.granted);
+          FakeRuns.fail(stream, Reason.UNAVAILABLE, "gpu01 stops");
+        };
+
+    assertThatThrownBy(() -> reserve(WaitTime.getDefaultInstance())).hasMessage("gpu01 stops");
+    assertThat(second.asked).isEmpty();
+  }
+
+  private static Server server(String name, FakeReservations fake) {
+    return FakeRegistry.server(name, fake.server.address(), 1, 1);
+  }
+
+  private void reserve(WaitTime wait) {
+    new PlacedReservation(
+            client,
+            seen::add,
+            new PlacementListener() {
+              @Override
+              public void placed(Server server, boolean waits) {
+                notes.add((waits ? "waits " : "placed ") + server.getInfo().getName());
+              }
+
+              @Override
+              public void passed(Server server, BerthException why) {
+                notes.add("passed " + server.getInfo().getName() + ": " + why.getMessage());
+              }
+            })
+        .reserve(
+            ReserveRequest.newBuilder()
+                .setGpus(GpuRequest.newBuilder().setCount(1))
+                .setWait(wait)
+                .build(),
+            ServerFilter.getDefaultInstance());
+  }
+}
