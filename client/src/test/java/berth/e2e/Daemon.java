@@ -62,10 +62,10 @@ final class Daemon implements AutoCloseable {
     return start(folder, variables, List.of(bin.resolve(name).toString()), name, args);
   }
 
-  /** The same on another network. */
+  /** The same on another network, where it may look for registries. */
   static Daemon startIn(NetworkNamespace host, Path folder, String name, String... args) {
     List<String> command = host.inside(List.of(Installed.command(name)));
-    return start(folder, Map.of(), command, name, args);
+    return start(folder, Map.of("BERTH_REGISTRY", ""), command, name, args);
   }
 
   private static Daemon start(
