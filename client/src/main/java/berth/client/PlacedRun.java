@@ -140,6 +140,9 @@ public final class PlacedRun implements AutoCloseable {
           .attach(AttachRunRequest.newBuilder().setRunId(gate.runId).build());
     } catch (Settled e) {
       // As hoped for.
+    } catch (BerthException e) {
+      // It is that server's now, and goes on there when the server is back.
+      throw inDoubt(e, gate.runId);
     }
   }
 
@@ -157,11 +160,15 @@ public final class PlacedRun implements AutoCloseable {
       known = true;
     }
     if (known) {
-      throw new BerthException(
-          Reason.CONFLICT,
-          failure.getMessage() + "; it may run there all the same: see 'berth runs'",
-          failure);
+      throw inDoubt(failure, "it");
     }
+  }
+
+  private static BerthException inDoubt(BerthException failure, String run) {
+    return new BerthException(
+        Reason.CONFLICT,
+        failure.getMessage() + "; " + run + " may run there all the same: see 'berth runs'",
+        failure);
   }
 
   private static boolean wasNotReached(Throwable failure) {

@@ -298,6 +298,18 @@ class PlacedRunTest {
   }
 
   @Test
+  void aDetachedRunThatAServerHasIsNotStartedElsewhereWhenThatIsLost() {
+    registry.find(candidate(gpu01, true), candidate(gpu02, true));
+    first.onRun = (request, stream) -> end(stream, accepted());
+    first.onAttach = (request, stream) -> breakOff(stream);
+
+    assertThatThrownBy(() -> run(gpus().setDetached(true)))
+        .hasMessage(
+            "gpu01 stops; " + FakeRuns.ID + " may run there all the same: see 'berth runs'");
+    assertThat(second.asked).isEmpty();
+  }
+
+  @Test
   void isPreparedForEachServerWithItsOwnServices() throws Exception {
     registry.find(candidate(gpu01, true), candidate(gpu02, true));
     first.onRun = (request, stream) -> fail(stream, Reason.EXHAUSTED, "full");
