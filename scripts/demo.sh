@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Shows Berth on this machine, without any GPU: installs what is missing, builds, starts two servers with simulated GPUs
-# on loopback, shows their GPUs, reserves some, runs a job on each server, and stops everything again. The jobs run in
-# containers of an engine of the demo's own; where none can be started, as plain processes.
+# Shows Berth on this machine, without any GPU: installs what is missing, builds, starts a registry and two servers with
+# simulated GPUs on loopback, shows their GPUs, reserves some, runs jobs on whichever server has room, and stops everything
+# again. The jobs run in containers of an engine of the demo's own; where none can be started, as plain processes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/prerequisites.sh
@@ -9,15 +9,16 @@ cd "$(dirname "$0")/.."
 usage() {
   cat <<'TEXT'
 Usage: scripts/demo.sh [--stay | --stop | --help]
-  --stay   leave the servers running, and say how to use them
-  --stop   stop the servers that --stay left
+  --stay   leave registry and servers running, and say how to use them
+  --stop   stop what --stay left
 TEXT
 }
 
 berth=$PWD/build/install/berth/bin/berth
 state=${TMPDIR:-/tmp}/berth-demo-$(id -u)
-# The demo keeps to itself: nobody looks for a registry on the local network.
+# The demo keeps to itself: nobody looks for a registry on the local network. It has its own.
 export BERTH_REGISTRY=none
+unset BERTH_SERVER
 
 stop_servers() {
   local pid_file pid address
@@ -25,7 +26,7 @@ stop_servers() {
     [ -e "$pid_file" ] || continue
     pid=$(cat "$pid_file")
     # A pid may belong to somebody else by now.
-    if grep -qs berth.server.Main "/proc/$pid/cmdline"; then
+    if grep -qsE 'berth\.(server|registry)\.Main' "/proc/$pid/cmdline"; then
       # Timed reservations go on without their server, so they are released first.
       address=$(cat "${pid_file%.pid}.address" 2>/dev/null || true)
       [ -z "$address" ] || "$berth" reservations --server "$address" --json 2>/dev/null |
@@ -65,25 +66,41 @@ YAML
   fi
 }
 
-# Starts a server in the background and prints where it listens.
+# Starts a server in the background, and returns when it listens.
 start_server() {
-  local name=$1 gpus=$2 log=$state/$1.log address='' tries=0
-  : >"$log"
+  local name=$1 gpus=$2
   # Lock folders of their own: the two play two machines, and this one may have real GPUs.
   mkdir -p "$state/$name/locks"
-  setsid "${berth}d" --listen 127.0.0.1:0 --name "$name" --simulate-gpus "$gpus" \
-    --lock-dir "$state/$name/locks" --state-dir "$state/$name" "${runtime[@]}" >"$log" 2>&1 </dev/null &
+  start "$name" "${berth}d" --name "$name" --simulate-gpus "$gpus" --lock-dir "$state/$name/locks" \
+    --state-dir "$state/$name" "${runtime[@]}"
+  echo "$address" >"$state/$name.address"
+}
+
+# Starts a daemon with the name $1 in the background, and sets $address to where it listens.
+start() {
+  local name=$1 log=$state/$1.log tries=0
+  shift
+  : >"$log"
+  setsid "$@" --listen 127.0.0.1:0 >"$log" 2>&1 </dev/null &
   echo $! >"$state/$name.pid"
-  while [ -z "$address" ]; do
+  until address=$(sed -n 's/.* listens on //p' "$log") && [ -n "$address" ]; do
     tries=$((tries + 1))
     if [ $tries -gt 300 ] || ! kill -0 "$(cat "$state/$name.pid")" 2>/dev/null; then
       cat "$log" >&2
       die "$name did not start"
     fi
     sleep 0.1
-    address=$(sed -n 's/.* listens on //p' "$log")
   done
-  echo "$address" | tee "$state/$name.address"
+}
+
+# The registry notices a server a moment after it has started.
+await_servers() {
+  local tries=0
+  until [ "$("$berth" servers 2>/dev/null | grep -c '^gpu0')" -eq 2 ]; do
+    tries=$((tries + 1))
+    [ $tries -le 50 ] || die "the servers did not register: see $state/*.log"
+    sleep 0.1
+  done
 }
 
 stay=false
@@ -113,8 +130,11 @@ trap stop_servers EXIT
 trap 'exit 130' INT TERM
 choose_runtime
 PATH=$PWD/build/install/berth/bin:$PATH
-first=$(start_server gpu01 4)
-second=$(start_server gpu02 2)
+start registry "$berth-registry" --discovery-port 0
+export BERTH_REGISTRY=$address
+start_server gpu01 4
+start_server gpu02 2
+await_servers
 
 # Shows a command and runs it.
 show() {
@@ -123,12 +143,13 @@ show() {
   "$@"
 }
 
-show berth gpus --server "$first,$second"
-show berth reserve --server "$first" --gpus 2 --for 2h --purpose 'the demo'
+show berth servers
+show berth gpus
+show berth reserve --server gpu01 --gpus 2 --for 2h --purpose 'the demo'
 # shellcheck disable=SC2016 # The command's own shell knows its GPUs.
 show berth lock --lock-dir "$state/gpu01/locks" --simulate-gpus 4 --gpus 1 -- \
   sh -c 'echo "running on GPU $CUDA_VISIBLE_DEVICES"'
-show berth reservations --server "$first"
+show berth reservations
 
 cat >"$state/train.sh" <<'JOB'
 echo "run $BERTH_RUN_ID on $BERTH_SERVER, GPUs $NV_GPU of the machine, seen as $CUDA_VISIBLE_DEVICES"
@@ -137,24 +158,24 @@ for step in 1 2 3; do
   sleep 0.4
 done
 JOB
-show berth run --server "$first" --gpus 2 "${job[@]}" "$state/train.sh" model-a
-show berth run --server "$second" --gpus 1 "${job[@]}" "$state/train.sh" model-b
-show berth runs --server "$second"
+show berth run --detach --gpus 2 "${job[@]}" "$state/train.sh" model-a
+show berth run --gpus 1 "${job[@]}" "$state/train.sh" model-b
+show berth runs
 
 if $stay; then
   trap - EXIT
   cat >&2 <<TEXT
 
-Both servers are running. Try:
-  export PATH=$PWD/build/install/berth/bin:\$PATH BERTH_SERVER=$first BERTH_REGISTRY=none
-  berth gpus --watch
-  berth gpus --server $first,$second
+The registry and both servers are running. Try:
+  export PATH=$PWD/build/install/berth/bin:\$PATH BERTH_REGISTRY=$BERTH_REGISTRY
+  berth servers --watch
+  berth gpus
   berth reserve --gpus 2 --for 10m
   berth reservations
   berth run --gpus 1 ${job[*]} $state/train.sh model-c
   berth runs
 The lines '... described by' in $state/*.log name the files of the simulated GPUs: change a temperature, or add the
-line 'status 15' to a GPU to lose it. Stop the servers with:
+line 'status 15' to a GPU to lose it. Stop everything with:
   scripts/demo.sh --stop
 TEXT
 fi
