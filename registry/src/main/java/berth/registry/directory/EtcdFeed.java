@@ -46,6 +46,7 @@ final class EtcdFeed implements AutoCloseable {
   private final EtcdKeys keys;
   private final Roster roster;
   private final Thread thread = new Thread(this::run, "etcd-feed");
+  private boolean away;
   private volatile boolean missedChanges;
   private volatile boolean ready;
   private volatile boolean closed;
@@ -70,30 +71,35 @@ final class EtcdFeed implements AutoCloseable {
   }
 
   private void run() {
-    boolean away = false;
-    while (!closed) {
-      try {
-        load(head());
-        if (away) {
-          log.info("etcd answers again; {} servers are known", roster.size());
-          away = false;
-        }
-        follow();
+    try {
+      while (!closed) {
+        loadAndFollow();
         TimeUnit.NANOSECONDS.sleep(BETWEEN_WATCHES.toNanos());
-      } catch (BerthException e) {
-        if (!away && !closed) {
-          log.warn(
-              "{}; trying on, {}",
-              e.getMessage(),
-              ready ? "and who was known stays known meanwhile" : "and nobody is known yet");
-        }
-        away = true;
-      } catch (RuntimeException e) {
-        // Such as changes that were compacted while they were loaded. Nothing may end this loop.
-        log.warn("following etcd failed, beginning again", e);
-      } catch (InterruptedException e) {
-        return;
       }
+    } catch (InterruptedException e) {
+      // Closed.
+    }
+  }
+
+  private void loadAndFollow() throws InterruptedException {
+    try {
+      load();
+      if (away) {
+        log.info("etcd answers again; {} servers are known", roster.size());
+        away = false;
+      }
+      follow();
+    } catch (BerthException e) {
+      if (!away && !closed) {
+        log.warn(
+            "{}; trying on, {}",
+            e.getMessage(),
+            ready ? "and who was known stays known meanwhile" : "and nobody is known yet");
+      }
+      away = true;
+    } catch (RuntimeException e) {
+      // Such as changes that were compacted while they were loaded. Nothing may end this thread.
+      log.warn("following etcd failed, beginning again", e);
     }
   }
 
@@ -112,13 +118,15 @@ final class EtcdFeed implements AutoCloseable {
         Long.toHexString(response.getHeader().getClusterId()), response.getHeader().getRevision());
   }
 
-  private boolean continues(Position head) {
-    Position known = roster.position();
+  /** Whether etcd is still the one from which {@code known} was known before. */
+  private static boolean continues(Position known, Position head) {
     return head.epoch().equals(known.epoch()) && head.revision() >= known.revision();
   }
 
-  private void load(Position head) {
-    boolean anew = !ready || !continues(head);
+  private void load() {
+    Position known = roster.position();
+    Position head = head();
+    boolean anew = !ready || !continues(known, head);
     if (!anew && !missedChanges) {
       return;
     }
@@ -160,8 +168,10 @@ final class EtcdFeed implements AutoCloseable {
       long expected = 0;
       long since = System.nanoTime();
       while (!following.ended.await(BETWEEN_CHECKS.toNanos(), TimeUnit.NANOSECONDS)) {
+        // In this order: meanwhile the roster goes on.
+        Position known = roster.position();
         Position head = head();
-        if (!continues(head)) {
+        if (!continues(known, head)) {
           return;
         }
         if (following.client != members.current()) {
