@@ -10,8 +10,12 @@ import io.etcd.jetcd.KeyValue;
 import io.etcd.jetcd.Watch;
 import io.etcd.jetcd.common.exception.CompactedException;
 import io.etcd.jetcd.kv.GetResponse;
+import io.etcd.jetcd.op.Cmp;
+import io.etcd.jetcd.op.CmpTarget;
+import io.etcd.jetcd.op.Op;
 import io.etcd.jetcd.options.GetOption;
 import io.etcd.jetcd.options.OptionsUtil;
+import io.etcd.jetcd.options.PutOption;
 import io.etcd.jetcd.options.WatchOption;
 import io.etcd.jetcd.watch.WatchEvent;
 import io.etcd.jetcd.watch.WatchResponse;
@@ -21,6 +25,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.UUID;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
@@ -103,19 +108,22 @@ final class EtcdFeed implements AutoCloseable {
     }
   }
 
-  /** Where etcd is now, by the word of a majority of its members. */
+  /**
+   * Where etcd is now, by the word of a majority of its members. The epoch is a value of ours: the
+   * id of the cluster stays the same when its data is deleted.
+   */
   private Position head() {
-    return position(
-        members.callThough(
-            client ->
-                client
-                    .getKVClient()
-                    .get(keys.servers(), GetOption.builder().withCountOnly(true).build())));
-  }
-
-  private static Position position(GetResponse response) {
-    return new Position(
-        Long.toHexString(response.getHeader().getClusterId()), response.getHeader().getRevision());
+    while (true) {
+      GetResponse response = members.callThough(client -> client.getKVClient().get(keys.epoch()));
+      if (!response.getKvs().isEmpty()) {
+        return new Position(
+            EtcdKeys.text(response.getKvs().get(0).getValue()), response.getHeader().getRevision());
+      }
+      Cmp isAbsent = new Cmp(keys.epoch(), Cmp.Op.EQUAL, CmpTarget.createRevision(0));
+      Op put =
+          Op.put(keys.epoch(), EtcdKeys.bytes(UUID.randomUUID().toString()), PutOption.DEFAULT);
+      members.callThough(client -> client.getKVClient().txn().If(isAbsent).Then(put).commit());
+    }
   }
 
   /** Whether etcd is still the one from which {@code known} was known before. */
