@@ -14,6 +14,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import java.util.OptionalInt;
 import java.util.concurrent.ThreadLocalRandom;
@@ -21,6 +22,7 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 
 /**
  * An etcd cluster of a test, on free ports of loopback, whose members can be killed, frozen and
@@ -119,6 +121,15 @@ public final class EtcdCluster implements AutoCloseable {
   public void kill(int member) throws IOException, InterruptedException {
     members[member].destroyForcibly().waitFor();
     Files.delete(pidFile(member));
+  }
+
+  /** Deletes all that a dead member has on disk. */
+  public void wipe(int member) throws IOException {
+    try (Stream<Path> files = Files.walk(folder.resolve("m" + member))) {
+      for (Path file : files.sorted(Comparator.reverseOrder()).toList()) {
+        Files.delete(file);
+      }
+    }
   }
 
   /** Sends SIGSTOP: it keeps its connections and answers nothing. */

@@ -93,7 +93,7 @@ final class RegistryCommand implements Callable<Integer> {
       names = "--etcd",
       paramLabel = "HOST:PORT",
       split = ",",
-      defaultValue = "http://127.0.0.1:2379",
+      defaultValue = "127.0.0.1:2379",
       description =
           "The members of the etcd cluster, separated by commas, for --store etcd (default:"
               + " ${DEFAULT-VALUE}).")

@@ -10,8 +10,12 @@ import io.etcd.jetcd.KeyValue;
 import io.etcd.jetcd.Watch;
 import io.etcd.jetcd.common.exception.CompactedException;
 import io.etcd.jetcd.kv.GetResponse;
+import io.etcd.jetcd.op.Cmp;
+import io.etcd.jetcd.op.CmpTarget;
+import io.etcd.jetcd.op.Op;
 import io.etcd.jetcd.options.GetOption;
 import io.etcd.jetcd.options.OptionsUtil;
+import io.etcd.jetcd.options.PutOption;
 import io.etcd.jetcd.options.WatchOption;
 import io.etcd.jetcd.watch.WatchEvent;
 import io.etcd.jetcd.watch.WatchResponse;
@@ -21,6 +25,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.UUID;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
@@ -46,6 +51,7 @@ final class EtcdFeed implements AutoCloseable {
   private final EtcdKeys keys;
   private final Roster roster;
   private final Thread thread = new Thread(this::run, "etcd-feed");
+  private boolean away;
   private volatile boolean missedChanges;
   private volatile boolean ready;
   private volatile boolean closed;
@@ -70,55 +76,65 @@ final class EtcdFeed implements AutoCloseable {
   }
 
   private void run() {
-    boolean away = false;
-    while (!closed) {
-      try {
-        load(head());
-        if (away) {
-          log.info("etcd answers again; {} servers are known", roster.size());
-          away = false;
-        }
-        follow();
+    try {
+      while (!closed) {
+        loadAndFollow();
         TimeUnit.NANOSECONDS.sleep(BETWEEN_WATCHES.toNanos());
-      } catch (BerthException e) {
-        if (!away && !closed) {
-          log.warn(
-              "{}; trying on, {}",
-              e.getMessage(),
-              ready ? "and who was known stays known meanwhile" : "and nobody is known yet");
-        }
-        away = true;
-      } catch (RuntimeException e) {
-        // Such as changes that were compacted while they were loaded. Nothing may end this loop.
-        log.warn("following etcd failed, beginning again", e);
-      } catch (InterruptedException e) {
-        return;
       }
+    } catch (InterruptedException e) {
+      // Closed.
     }
   }
 
-  /** Where etcd is now, by the word of a majority of its members. */
+  private void loadAndFollow() throws InterruptedException {
+    try {
+      load();
+      if (away) {
+        log.info("etcd answers again; {} servers are known", roster.size());
+        away = false;
+      }
+      follow();
+    } catch (BerthException e) {
+      if (!away && !closed) {
+        log.warn(
+            "{}; trying on, {}",
+            e.getMessage(),
+            ready ? "and who was known stays known meanwhile" : "and nobody is known yet");
+      }
+      away = true;
+    } catch (RuntimeException e) {
+      // Such as changes that were compacted while they were loaded. Nothing may end this thread.
+      log.warn("following etcd failed, beginning again", e);
+    }
+  }
+
+  /**
+   * Where etcd is now, by the word of a majority of its members. The epoch is a value of ours: the
+   * id of the cluster stays the same when its data is deleted.
+   */
   private Position head() {
-    return position(
-        members.callThough(
-            client ->
-                client
-                    .getKVClient()
-                    .get(keys.servers(), GetOption.builder().withCountOnly(true).build())));
+    while (true) {
+      GetResponse response = members.callThough(client -> client.getKVClient().get(keys.epoch()));
+      if (!response.getKvs().isEmpty()) {
+        return new Position(
+            EtcdKeys.text(response.getKvs().get(0).getValue()), response.getHeader().getRevision());
+      }
+      Cmp isAbsent = new Cmp(keys.epoch(), Cmp.Op.EQUAL, CmpTarget.createRevision(0));
+      Op put =
+          Op.put(keys.epoch(), EtcdKeys.bytes(UUID.randomUUID().toString()), PutOption.DEFAULT);
+      members.callThough(client -> client.getKVClient().txn().If(isAbsent).Then(put).commit());
+    }
   }
 
-  private static Position position(GetResponse response) {
-    return new Position(
-        Long.toHexString(response.getHeader().getClusterId()), response.getHeader().getRevision());
-  }
-
-  private boolean continues(Position head) {
-    Position known = roster.position();
+  /** Whether etcd is still the one from which {@code known} was known before. */
+  private static boolean continues(Position known, Position head) {
     return head.epoch().equals(known.epoch()) && head.revision() >= known.revision();
   }
 
-  private void load(Position head) {
-    boolean anew = !ready || !continues(head);
+  private void load() {
+    Position known = roster.position();
+    Position head = head();
+    boolean anew = !ready || !continues(known, head);
     if (!anew && !missedChanges) {
       return;
     }
@@ -160,8 +176,10 @@ final class EtcdFeed implements AutoCloseable {
       long expected = 0;
       long since = System.nanoTime();
       while (!following.ended.await(BETWEEN_CHECKS.toNanos(), TimeUnit.NANOSECONDS)) {
+        // In this order: meanwhile the roster goes on.
+        Position known = roster.position();
         Position head = head();
-        if (!continues(head)) {
+        if (!continues(known, head)) {
           return;
         }
         if (following.client != members.current()) {

@@ -8,7 +8,8 @@ import java.nio.charset.StandardCharsets;
 /**
  * Where in etcd what is: {@code PREFIX/servers/NAME} has the server, {@code
  * PREFIX/addresses/ADDRESS} the name of the server at that address. Both are bound to the lease of
- * the server, and change together.
+ * the server, and change together. {@code PREFIX/epoch} tells this store from what may have been at
+ * its place before.
  *
  * @param prefix ends with a slash
  */
@@ -18,6 +19,10 @@ record EtcdKeys(String prefix) {
       throw new BerthException(Reason.INVALID, "the prefix in etcd must be some text");
     }
     prefix = prefix.endsWith("/") ? prefix : prefix + "/";
+  }
+
+  ByteSequence epoch() {
+    return bytes(prefix + "epoch");
   }
 
   /** What all servers begin with. */
