@@ -4,7 +4,7 @@
 set -eu
 
 move() {
-  mkdir -p "$1/berth" && echo $$ >"$1/berth/cgroup.procs"
+  mkdir -p "$1/berthd" && echo $$ >"$1/berthd/cgroup.procs"
 }
 
 moved=true
@@ -14,14 +14,14 @@ else
   for hierarchy in /sys/fs/cgroup/*/; do
     # Of cpuset, a new group has no processors until it is told.
     if [ -e "$hierarchy/cpuset.cpus" ]; then
-      mkdir -p "$hierarchy/berth" && cat "$hierarchy/cpuset.cpus" >"$hierarchy/berth/cpuset.cpus" &&
-        cat "$hierarchy/cpuset.mems" >"$hierarchy/berth/cpuset.mems"
+      mkdir -p "$hierarchy/berthd" && cat "$hierarchy/cpuset.cpus" >"$hierarchy/berthd/cpuset.cpus" &&
+        cat "$hierarchy/cpuset.mems" >"$hierarchy/berthd/cpuset.mems"
     fi
     move "${hierarchy%/}" || moved=false
   done
 fi
 if ! $moved; then
-  echo "berthd: cannot leave the control groups of this container (is it privileged, with --cgroupns host and" \
+  echo "berthd: cannot leave the control groups of this container (was it started with --cgroupns host and" \
     "/sys/fs/cgroup of the machine?): runs will not survive the end of this container" >&2
 fi
 exec berthd "$@"

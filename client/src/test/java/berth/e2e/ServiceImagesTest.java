@@ -74,7 +74,7 @@ class ServiceImagesTest {
   }
 
   private static boolean isOurs(Path path) {
-    return path.getFileName().toString().equals("berth") && Files.isDirectory(path);
+    return path.getFileName().toString().equals("berthd") && Files.isDirectory(path);
   }
 
   @Test
