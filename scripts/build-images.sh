@@ -294,10 +294,9 @@ fetch_python() {
   done
   options+=(--platform manylinux2014_x86_64 --platform manylinux2010_x86_64 --platform manylinux1_x86_64)
   options+=(-r "$requirements")
-  # The CPU builds of PyTorch are in an index of its own; PyPI's need gigabytes of CUDA.
   step "Fetching Python packages for ${1##*/}" python3 -m pip install "${options[@]}" ||
-    step "Fetching them from PyTorch's own index too" python3 -m pip install "${options[@]}" \
-      --extra-index-url https://download.pytorch.org/whl/cpu
+    die "a package was not found. The CPU builds of PyTorch are in an index of its own, whose address PyTorch's pages on" \
+      "installing say: set PIP_EXTRA_INDEX_URL to it"
   # Nothing of this is used by programs: headers and tools for extensions in C++, tests, a C parser, and symbols for
   # debuggers in the libraries where they are large. Scripts in bin would look for the Python of this machine.
   rm -rf "${target:?}"/{bin,clang,libclang-*,wheel,wheel-*} "$target"/tensorflow/include \
