@@ -136,10 +136,7 @@ class JobImagesTest {
     assertThat(result.exitCode()).as(result.err()).isZero();
     assertThat(result.out())
         .contains(
-            "user 1000 in /work\n",
-            "GPUs 0,1 seen as 0,1\n",
-            "python 3.11\n",
-            version + "\n");
+            "user 1000 in /work\n", "GPUs 0,1 seen as 0,1\n", "python 3.11\n", version + "\n");
   }
 
   @ParameterizedTest
