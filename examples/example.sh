@@ -8,6 +8,8 @@ about=
 default_container=()
 # How many GPUs it takes.
 default_gpus=1
+# Where it runs.
+default_server="the variable BERTH_SERVER, else where 'berth run' finds a place"
 
 examples=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 root=$(dirname "$examples")
@@ -25,7 +27,8 @@ Usage: ${0##*/} [OPTIONS] [ARGUMENTS]
 $about
 
 Options:
-  --server HOST[:PORT]   the server that it runs on (default: the variable BERTH_SERVER, else 127.0.0.1:18812)
+  --server HOST[:PORT]   the server that it runs on
+                         (default: $default_server)
   --gpus N               so many GPUs, whichever are free (default: $default_gpus)
   --container IMAGE      run in this image (default: the ${default_container[*]#--})
   --envlist=VAR1,VAR2    pass these variables of yours on to the program

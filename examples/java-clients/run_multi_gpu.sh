@@ -6,5 +6,6 @@ set -euo pipefail
 about="Teaches a network on all GPUs that it is given at once, and fails if it left one out. A program in Java."
 default_container=(--service tensorflow)
 default_gpus=2
+default_server="the variable BERTH_SERVER, else 127.0.0.1:18812"
 read_options "$@"
 run_java TrainOnAllGpus

@@ -5,5 +5,6 @@ set -euo pipefail
 
 about="Shows the devices that a job sees in TensorFlow, and all GPUs of the server. A program in Java."
 default_container=(--service tensorflow)
+default_server="the variable BERTH_SERVER, else 127.0.0.1:18812"
 read_options "$@"
 run_java QueryDevices

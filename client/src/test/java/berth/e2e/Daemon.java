@@ -71,9 +71,14 @@ final class Daemon implements AutoCloseable {
   private static Daemon start(
       Path folder, Map<String, String> variables, List<String> words, String name, String... args) {
     List<String> command = new ArrayList<>(words);
+    boolean looksAround = variables.containsKey("BERTH_REGISTRY");
     command.addAll(List.of(args));
     if (!command.contains("--listen")) {
       command.addAll(List.of("--listen", "127.0.0.1:0"));
+    }
+    if (name.equals("berth-registry") && !command.contains("--discovery-port") && !looksAround) {
+      // Not the machine's own: somebody may look for a real registry there.
+      command.addAll(List.of("--discovery-port", "0"));
     }
     try {
       if (name.equals("berthd") && !command.contains("--lock-dir")) {

@@ -85,6 +85,46 @@ class RegistryReplicasTest {
   }
 
   @Test
+  void aServerGoesOnAtAnotherRegistryWhenItsOwnDies() throws Exception {
+    etcd = EtcdCluster.start(3);
+    registries.add(registry("127.0.0.1:0"));
+    registries.add(registry("127.0.0.1:0"));
+    String both = registries.get(0).address() + "," + registries.get(1).address();
+    try (Daemon server =
+            Daemon.start(
+                folder, "berthd", "--name", "gpu01", "--registry", both, "--simulate-gpus", "2",
+                "--runtime", "process");
+        Replicas second = new Replicas("registry", List.of(address(registries.get(1))))) {
+      await().atMost(SOON).until(() -> names(second).equals(List.of("gpu01")));
+
+      registries.get(0).kill();
+
+      String arrived = "the registry at " + registries.get(1).address() + " answers";
+      await()
+          .atMost(SOON)
+          .until(
+              () -> {
+                assertThat(names(second)).containsExactly("gpu01");
+                return server.log().contains(arrived);
+              });
+      etcd.kill(etcd.leader());
+      Installed.Result reserved =
+          Installed.berth(
+              "reserve", "--registry", both, "--gpus", "2", "--for", "1m", "--wait", "30s");
+      assertThat(reserved.exitCode()).as(reserved.err()).isZero();
+      await()
+          .atMost(SOON)
+          .until(
+              () ->
+                  Installed.berth("servers", "--registry", both).out().contains("gpu01")
+                      && Installed.berth("servers", "--registry", both).out().contains("0/2"));
+      assertThat(server.log()).containsOnlyOnce("registered with");
+      String id = reserved.out().substring(0, reserved.out().indexOf(':'));
+      assertThat(Installed.berth("release", "--registry", both, id).exitCode()).isZero();
+    }
+  }
+
+  @Test
   void aRegistryThatStartsBeforeEtcdWaitsForIt() throws Exception {
     etcd = EtcdCluster.start(1);
     etcd.kill(0);
