@@ -92,8 +92,16 @@ class RegistryReplicasTest {
     String both = registries.get(0).address() + "," + registries.get(1).address();
     try (Daemon server =
             Daemon.start(
-                folder, "berthd", "--name", "gpu01", "--registry", both, "--simulate-gpus", "2",
-                "--runtime", "process");
+                folder,
+                "berthd",
+                "--name",
+                "gpu01",
+                "--registry",
+                both,
+                "--simulate-gpus",
+                "2",
+                "--runtime",
+                "process");
         Replicas second = new Replicas("registry", List.of(address(registries.get(1))))) {
       await().atMost(SOON).until(() -> names(second).equals(List.of("gpu01")));
 

@@ -48,6 +48,24 @@ public record Address(String host, int port) {
   }
 
   /**
+   * Whether these very words lead every machine to itself, or to nobody: loopback and the wildcard,
+   * but no name that only this machine takes for its own.
+   */
+  public boolean leadsNowhereElse() {
+    return host.equalsIgnoreCase("localhost")
+        || host.matches("127\\.[0-9.]*|0\\.0\\.0\\.0|::|::1|::ffff:127\\.[0-9.]*");
+  }
+
+  /** Whether this is surely another machine's, or one that others reach; not if nobody knows. */
+  public boolean isElsewhere() {
+    try {
+      return !isLoopback();
+    } catch (BerthException e) {
+      return false;
+    }
+  }
+
+  /**
    * The address of the host.
    *
    * @throws BerthException if it has none

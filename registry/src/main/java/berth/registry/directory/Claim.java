@@ -1,9 +1,11 @@
 package berth.registry.directory;
 
 import berth.rpc.BerthException;
+import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.v1.RegisterRequest;
 import berth.v1.Server;
+import java.time.Instant;
 import java.util.List;
 import java.util.Optional;
 import java.util.stream.Stream;
@@ -11,9 +13,9 @@ import java.util.stream.Stream;
 /**
  * The claim of a server to its name and its address, granted over those who had them.
  *
- * <p>The newer process wins. Which one that is, no clock decides but a number: a process that
- * registers for the first time gets a higher one than those it replaces, and brings it along to
- * every further registration, at whatever registry.
+ * <p>The newer process wins. Which one that is, a number decides: a process that registers for the
+ * first time gets the time of that, or a higher number if those it replaces have one above that,
+ * and brings it along to every further registration, at whatever registry.
  *
  * @param generation its number
  * @param replaced who loses the name or the address by it
@@ -24,10 +26,11 @@ record Claim(long generation, List<Server> replaced) {
    *
    * @param byName who has the name at present
    * @param byAddress who has the address at present
+   * @param now the number of a first registration at present: milliseconds since 1970
    * @throws BerthException ALREADY_EXISTS if one of them is newer
    */
   static Claim decide(
-      RegisterRequest request, Optional<Server> byName, Optional<Server> byAddress) {
+      RegisterRequest request, Optional<Server> byName, Optional<Server> byAddress, long now) {
     List<Server> rivals =
         Stream.concat(byName.stream(), byAddress.stream())
             .filter(server -> !server.getInstance().equals(request.getInstance()))
@@ -41,7 +44,7 @@ record Claim(long generation, List<Server> replaced) {
             .orElse(request.getGeneration());
     long own = Math.max(known, request.getGeneration());
     if (own == 0) {
-      return new Claim(newest + 1, rivals);
+      return new Claim(Math.max(newest + 1, now), rivals);
     }
     if (newest >= own) {
       Server winner =
@@ -56,6 +59,30 @@ record Claim(long generation, List<Server> replaced) {
               describe(winner)));
     }
     return new Claim(own, rivals);
+  }
+
+  /**
+   * The server that makes the claim, as it is known from now on.
+   *
+   * @param byName who has the name at present
+   */
+  Server server(RegisterRequest request, Optional<Server> byName) {
+    Optional<Server> before =
+        byName.filter(server -> server.getInstance().equals(request.getInstance()));
+    boolean late = before.isPresent() && LeaseTerms.isLate(request.getSequence(), before.get());
+    Server.Builder server =
+        late
+            ? before.get().toBuilder()
+            : Server.newBuilder()
+                .setInfo(request.getInfo())
+                .setStatus(request.getStatus())
+                .setSequence(request.getSequence());
+    return server
+        .setInstance(request.getInstance())
+        .setGeneration(generation)
+        .setRegisteredAt(
+            before.map(Server::getRegisteredAt).orElseGet(() -> Messages.timestamp(Instant.now())))
+        .build();
   }
 
   /** What happens to one that is replaced, for the log. */

@@ -1,7 +1,6 @@
 package berth.registry.directory;
 
 import berth.rpc.BerthException;
-import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.v1.HeartbeatRequest;
 import berth.v1.HeartbeatResponse;
@@ -21,7 +20,6 @@ import io.etcd.jetcd.options.DeleteOption;
 import io.etcd.jetcd.options.GetOption;
 import io.etcd.jetcd.options.PutOption;
 import java.time.Duration;
-import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
@@ -72,7 +70,10 @@ public final class EtcdDirectory implements Directory {
       Claimed claimed = read(request);
       Claim claim =
           Claim.decide(
-              request, claimed.byName.map(Entry::server), claimed.byAddress.map(Entry::server));
+              request,
+              claimed.byName.map(Entry::server),
+              claimed.byAddress.map(Entry::server),
+              System.currentTimeMillis());
       if (claimed.byName.isEmpty() && roster.size() >= terms.maxServers()) {
         throw new BerthException(
             Reason.EXHAUSTED, roster.size() + " servers are known, which is as many as may be");
@@ -185,7 +186,7 @@ public final class EtcdDirectory implements Directory {
     unchanged.add(isAt(keys.server(name), claimed.nameRevision));
     unchanged.add(isAt(keys.address(address), claimed.addressRevision));
     PutOption underLease = PutOption.builder().withLeaseId(lease).build();
-    Server server = server(request, claim, claimed);
+    Server server = claim.server(request, claimed.byName.map(Entry::server));
     List<Op> changes = new ArrayList<>();
     changes.add(Op.put(keys.server(name), bytes(server), underLease));
     changes.add(Op.put(keys.address(address), EtcdKeys.bytes(name), underLease));
@@ -210,20 +211,6 @@ public final class EtcdDirectory implements Directory {
                     .Then(changes.toArray(Op[]::new))
                     .commit())
         .isSucceeded();
-  }
-
-  private static Server server(RegisterRequest request, Claim claim, Claimed claimed) {
-    boolean isNew = claimed.byName.isEmpty() || !claim.replaced().isEmpty();
-    return Server.newBuilder()
-        .setInfo(request.getInfo())
-        .setStatus(request.getStatus())
-        .setInstance(request.getInstance())
-        .setGeneration(claim.generation())
-        .setRegisteredAt(
-            isNew
-                ? Messages.timestamp(Instant.now())
-                : claimed.byName.get().server.getRegisteredAt())
-        .build();
   }
 
   private boolean change(Entry entry, Server changed) {

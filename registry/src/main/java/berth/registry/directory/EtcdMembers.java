@@ -8,7 +8,9 @@ import io.etcd.jetcd.common.exception.ErrorCode;
 import io.etcd.jetcd.common.exception.EtcdException;
 import io.etcd.jetcd.common.exception.EtcdExceptionFactory;
 import java.time.Duration;
+import java.util.EnumSet;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -25,6 +27,14 @@ import org.slf4j.LoggerFactory;
  * hangs, until gRPC notices that after ten seconds and more.
  */
 final class EtcdMembers implements AutoCloseable {
+  // Another member would say the same.
+  private static final Set<ErrorCode> REFUSALS =
+      EnumSet.of(
+          ErrorCode.RESOURCE_EXHAUSTED,
+          ErrorCode.INVALID_ARGUMENT,
+          ErrorCode.FAILED_PRECONDITION,
+          ErrorCode.PERMISSION_DENIED,
+          ErrorCode.UNAUTHENTICATED);
   private static final Logger log = LoggerFactory.getLogger(EtcdMembers.class);
 
   private static final int DEFAULT_PORT = 2379;
@@ -78,8 +88,9 @@ final class EtcdMembers implements AutoCloseable {
    * Makes a call that may be repeated, and waits for its answer.
    *
    * @throws EtcdException NOT_FOUND and OUT_OF_RANGE, which are answers too
-   * @throws BerthException UNAVAILABLE if no member answers: after a few seconds; or at once, if
-   *     that was so before and nobody was heard since
+   * @throws BerthException UNAVAILABLE if a member refuses it, for example because etcd is full; if
+   *     no member answers: after a few seconds; or at once, if that was so before and nobody was
+   *     heard since
    */
   <T> T call(Function<Client, CompletableFuture<T>> call) {
     String known = outage;
@@ -107,6 +118,10 @@ final class EtcdMembers implements AutoCloseable {
         if (e.getErrorCode() == ErrorCode.NOT_FOUND || e.getErrorCode() == ErrorCode.OUT_OF_RANGE) {
           heardOf(member);
           throw e;
+        }
+        if (REFUSALS.contains(e.getErrorCode())) {
+          heardOf(member);
+          throw unavailable("etcd at " + member.address + " refuses: " + reason(e));
         }
         leave(member, client);
         if (closed || System.nanoTime() - start > PATIENCE.toNanos()) {

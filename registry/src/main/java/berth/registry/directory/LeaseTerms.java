@@ -38,10 +38,13 @@ public record LeaseTerms(Duration lease, int maxServers) {
 
   /** A server as a heartbeat says that it is now, if that is new; its address stays. */
   static Optional<Server> changed(Server server, HeartbeatRequest heartbeat) {
-    if (!heartbeat.hasInfo() && !heartbeat.hasStatus()) {
+    if (!heartbeat.hasInfo() && !heartbeat.hasStatus() || isLate(heartbeat.getSequence(), server)) {
       return Optional.empty();
     }
     Server.Builder changed = server.toBuilder();
+    if (heartbeat.getSequence() != 0) {
+      changed.setSequence(heartbeat.getSequence());
+    }
     if (heartbeat.hasInfo()) {
       changed.setInfo(heartbeat.getInfo().toBuilder().setAddress(server.getInfo().getAddress()));
     }
@@ -49,5 +52,10 @@ public record LeaseTerms(Duration lease, int maxServers) {
       changed.setStatus(heartbeat.getStatus());
     }
     return Optional.of(changed.build()).filter(now -> !now.equals(server));
+  }
+
+  /** Whether something with this number was said before what is known of a server. */
+  static boolean isLate(long sequence, Server server) {
+    return sequence != 0 && sequence < server.getSequence();
   }
 }

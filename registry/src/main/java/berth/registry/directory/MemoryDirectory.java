@@ -1,7 +1,6 @@
 package berth.registry.directory;
 
 import berth.rpc.BerthException;
-import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.v1.HeartbeatRequest;
 import berth.v1.HeartbeatResponse;
@@ -9,7 +8,6 @@ import berth.v1.RegisterRequest;
 import berth.v1.RegisterResponse;
 import berth.v1.Server;
 import java.time.Duration;
-import java.time.Instant;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
@@ -63,7 +61,7 @@ public final class MemoryDirectory implements Directory {
     Optional<Server> byThisName = known(name);
     Optional<Server> byThisAddress =
         Optional.ofNullable(nameByAddress.get(address)).flatMap(this::known);
-    Claim claim = Claim.decide(request, byThisName, byThisAddress);
+    Claim claim = Claim.decide(request, byThisName, byThisAddress, System.currentTimeMillis());
     if (byThisName.isEmpty() && byName.size() >= terms.maxServers()) {
       throw new BerthException(
           Reason.EXHAUSTED, byName.size() + " servers are known, which is as many as may be");
@@ -79,15 +77,7 @@ public final class MemoryDirectory implements Directory {
       log.info("{} at {} is here", name, address);
     }
     byThisName.ifPresent(server -> nameByAddress.remove(server.getInfo().getAddress()));
-    Server server =
-        Server.newBuilder()
-            .setInfo(request.getInfo())
-            .setStatus(request.getStatus())
-            .setInstance(request.getInstance())
-            .setGeneration(claim.generation())
-            .setRegisteredAt(
-                isNew ? Messages.timestamp(Instant.now()) : byThisName.get().getRegisteredAt())
-            .build();
+    Server server = claim.server(request, byThisName);
     Member member = new Member(server);
     byName.put(name, member);
     nameByAddress.put(address, name);

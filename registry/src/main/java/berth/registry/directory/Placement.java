@@ -16,6 +16,7 @@ import java.util.stream.Stream;
 final class Placement {
   private static final int DEFAULT_LIMIT = 100;
   private static final int MAX_LIMIT = 1000;
+  private static final int MAX_BYTES = 8 << 20;
 
   /**
    * A server that could take it.
@@ -96,13 +97,14 @@ final class Placement {
     }
     int limit = request.getLimit() == 0 ? DEFAULT_LIMIT : request.getLimit();
     FindGpusResponse.Builder response = FindGpusResponse.newBuilder();
-    fits.stream()
-        .sorted(Fit.ORDER)
-        .limit(limit)
-        .forEach(
-            fit ->
-                response.addCandidates(
-                    Candidate.newBuilder().setServer(fit.listed.server()).setNow(fit.now)));
+    int bytes = 0;
+    for (Fit fit : fits.stream().sorted(Fit.ORDER).limit(limit).toList()) {
+      bytes += fit.listed.server().getSerializedSize();
+      if (bytes > MAX_BYTES) {
+        break;
+      }
+      response.addCandidates(Candidate.newBuilder().setServer(fit.listed.server()).setNow(fit.now));
+    }
     return response.build();
   }
 

@@ -20,15 +20,19 @@ import berth.v1.RegistryServiceGrpc;
 import berth.v1.ServerInfo;
 import berth.v1.WatchServersRequest;
 import berth.v1.WatchServersResponse;
+import io.grpc.stub.ServerCallStreamObserver;
 import io.grpc.stub.StreamObserver;
 import java.util.Set;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executor;
+import java.util.concurrent.Semaphore;
 
 /** Speaks gRPC for a {@link Directory}; decides nothing itself. */
 public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServiceImplBase
     implements AutoCloseable {
   private static final int MAX_WATCHERS = 20_000;
+  private static final int MAX_WAITING = 2000;
   private static final int MAX_PAGE = 1000;
   private static final int MAX_PAGE_BYTES = 8 << 20;
 
@@ -37,6 +41,7 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
   private final Executor storeThreads;
   private final Set<StreamFeed<WatchServersResponse>> watchers = ConcurrentHashMap.newKeySet();
   private final Set<HeartbeatGrpcService> heartbeats = ConcurrentHashMap.newKeySet();
+  private final Semaphore waiting = new Semaphore(MAX_WAITING);
   private volatile boolean closed;
 
   /**
@@ -52,16 +57,14 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
 
   @Override
   public void register(RegisterRequest request, StreamObserver<RegisterResponse> observer) {
-    boolean callerIsHere = Caller.isOnThisMachine();
-    storeThreads.execute(
-        () ->
-            Replies.unary(
-                observer,
-                () -> {
-                  ServerRules.check(request);
-                  checkReachable(request.getInfo(), callerIsHere);
-                  return directory.register(request);
-                }));
+    try {
+      ServerRules.check(request);
+      checkReachable(request.getInfo());
+    } catch (BerthException e) {
+      refuse(observer, e);
+      return;
+    }
+    inStore(observer, () -> directory.register(request));
   }
 
   @Override
@@ -77,14 +80,12 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
 
   @Override
   public void deregister(DeregisterRequest request, StreamObserver<DeregisterResponse> observer) {
-    storeThreads.execute(
-        () ->
-            Replies.unary(
-                observer,
-                () -> {
-                  directory.deregister(request.getName(), request.getInstance());
-                  return DeregisterResponse.getDefaultInstance();
-                }));
+    inStore(
+        observer,
+        () -> {
+          directory.deregister(request.getName(), request.getInstance());
+          return DeregisterResponse.getDefaultInstance();
+        });
   }
 
   @Override
@@ -104,11 +105,7 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
       }
       watch = new ServerWatch(directory.roster(), request.getFilter(), request.getAfterRevision());
     } catch (BerthException e) {
-      Replies.unary(
-          observer,
-          () -> {
-            throw e;
-          });
+      refuse(observer, e);
       return;
     }
     StreamFeed<WatchServersResponse> feed =
@@ -139,16 +136,45 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
     heartbeats.forEach(stream -> stream.fail(stopping()));
   }
 
+  // Where it may wait, unless too many do; not for callers who have given up meanwhile.
+  private <T> void inStore(StreamObserver<T> observer, Callable<T> work) {
+    if (!waiting.tryAcquire()) {
+      refuse(
+          observer,
+          new BerthException(
+              Reason.UNAVAILABLE, MAX_WAITING + " wait for the store of this registry already"));
+      return;
+    }
+    ServerCallStreamObserver<T> call = (ServerCallStreamObserver<T>) observer;
+    // Without a handler gRPC would throw at whoever answers after the end.
+    call.setOnCancelHandler(() -> {});
+    storeThreads.execute(
+        () -> {
+          try {
+            if (!call.isCancelled()) {
+              Replies.unary(observer, work);
+            }
+          } finally {
+            waiting.release();
+          }
+        });
+  }
+
+  private static void refuse(StreamObserver<?> observer, BerthException why) {
+    Replies.unary(
+        observer,
+        () -> {
+          throw why;
+        });
+  }
+
   private static BerthException stopping() {
     return new BerthException(Reason.UNAVAILABLE, "this registry is stopping");
   }
 
   // Somebody elsewhere who is told of this address would call himself.
-  private static void checkReachable(ServerInfo info, boolean callerIsHere) {
-    String host = Address.parse(info.getAddress(), 0).host();
-    boolean loopback =
-        host.equalsIgnoreCase("localhost") || host.startsWith("127.") || host.equals("::1");
-    if (loopback && !callerIsHere) {
+  private static void checkReachable(ServerInfo info) {
+    if (Address.parse(info.getAddress(), 0).leadsNowhereElse() && !Caller.isOnThisMachine()) {
       throw new BerthException(
           Reason.INVALID,
           info.getName()

@@ -57,12 +57,27 @@ public final class Roster implements AutoCloseable {
     }
   }
 
+  /** A change, by what orders it among the others. */
+  record Mark(long revision, String name) {
+    // No name comes after this one.
+    private static final String END = "\uffff";
+
+    /** The last of all changes of a revision. */
+    static Mark endOf(long revision) {
+      return new Mark(revision, END);
+    }
+  }
+
   /**
    * The newest change of a server.
    *
    * @param listed the server; empty if it is gone
    */
   record Change(long revision, String name, Optional<Listed> listed) {
+    Mark mark() {
+      return new Mark(revision, name);
+    }
+
     private static final Comparator<Change> ORDER =
         Comparator.comparingLong(Change::revision).thenComparing(Change::name);
   }
@@ -120,19 +135,13 @@ public final class Roster implements AutoCloseable {
         && !gap.contains(earlier.revision);
   }
 
-  /**
-   * The first changes after a revision, in their order: {@code atMost} of them, and those that
-   * happened together with the last of these.
-   */
-  List<Change> changesAfter(long since, int atMost) {
+  /** The first changes after {@code last}, in their order. */
+  List<Change> changesAfter(Mark last, int atMost) {
     long until = position.revision;
+    Change start = new Change(last.revision, last.name, Optional.empty());
     List<Change> found = new ArrayList<>();
-    // No name comes after this one.
-    Change start = new Change(since, "\uffff", Optional.empty());
     for (Change change : changes.tailMap(start, false).values()) {
-      boolean full = found.size() >= atMost;
-      if (change.revision > until
-          || full && change.revision != found.get(found.size() - 1).revision) {
+      if (change.revision > until || found.size() >= atMost) {
         break;
       }
       found.add(change);

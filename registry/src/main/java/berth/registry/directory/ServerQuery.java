@@ -44,7 +44,8 @@ final class ServerQuery {
    * Whether a server that does not match now may have matched when the revision was {@code since}.
    */
   boolean mayHaveMatched(Listed listed, long since) {
-    return listed.infoRevision() > since || minFree > 0 && listed.gpusRevision() > since;
+    boolean asksForGpus = !model.isEmpty() || minMemory > 0 || minFree > 0;
+    return listed.infoRevision() > since || asksForGpus && listed.gpusRevision() > since;
   }
 
   private boolean matchesGpus(Listed listed) {

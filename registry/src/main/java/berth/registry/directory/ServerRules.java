@@ -6,6 +6,7 @@ import berth.rpc.Reason;
 import berth.v1.HeartbeatRequest;
 import berth.v1.RegisterRequest;
 import berth.v1.ServerInfo;
+import berth.v1.ServerStatus;
 import com.google.protobuf.Message;
 import java.util.Map;
 import java.util.regex.Pattern;
@@ -15,6 +16,9 @@ public final class ServerRules {
   private static final int MAX_BYTES = 64 << 10;
   private static final int MAX_INSTANCE = 100;
   private static final int MAX_ADDRESS = 300;
+  private static final int MAX_GPUS = 256;
+  // Far in the future, as milliseconds since 1970.
+  private static final long MAX_GENERATION = 1L << 50;
   private static final int MAX_LABELS = 64;
   private static final int MAX_LABEL_KEY = 63;
   private static final int MAX_LABEL_VALUE = 255;
@@ -29,6 +33,10 @@ public final class ServerRules {
     checkSize(request);
     checkInstance(request.getInstance());
     checkInfo(request.getInfo());
+    checkStatus(request.getStatus());
+    check(
+        request.getGeneration() >= 0 && request.getGeneration() <= MAX_GENERATION,
+        "no registry has given the generation " + Long.toUnsignedString(request.getGeneration()));
   }
 
   /**
@@ -38,6 +46,7 @@ public final class ServerRules {
     checkSize(request);
     checkInstance(request.getInstance());
     checkName(request.getName());
+    checkStatus(request.getStatus());
     if (request.hasInfo()) {
       checkInfo(request.getInfo());
       check(
@@ -51,9 +60,12 @@ public final class ServerRules {
     check(
         info.getAddress().length() <= MAX_ADDRESS,
         "the address has " + info.getAddress().length() + " characters, at most " + MAX_ADDRESS);
+    Address address = Address.parse(info.getAddress(), 0);
+    // One way to write it, or two could have the same; and nothing that would upset a terminal.
     check(
-        Address.parse(info.getAddress(), 0).port() > 0,
-        "the address '" + info.getAddress() + "' has no port");
+        address.port() > 0 && address.toString().equals(info.getAddress()),
+        "the address '" + address + "' is not HOST:PORT");
+    check(info.getGpusCount() <= MAX_GPUS, info.getGpusCount() + " GPUs, at most " + MAX_GPUS);
     check(
         info.getLabelsCount() <= MAX_LABELS,
         info.getLabelsCount() + " labels, at most " + MAX_LABELS);
@@ -63,6 +75,12 @@ public final class ServerRules {
           key >= 1 && key <= MAX_LABEL_KEY && label.getValue().length() <= MAX_LABEL_VALUE,
           "the label '" + label.getKey() + "' is empty or too long");
     }
+  }
+
+  private static void checkStatus(ServerStatus status) {
+    check(
+        status.getGpusCount() <= MAX_GPUS,
+        "the states of " + status.getGpusCount() + " GPUs, at most " + MAX_GPUS);
   }
 
   private static void checkName(String name) {

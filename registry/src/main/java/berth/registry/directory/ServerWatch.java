@@ -1,6 +1,7 @@
 package berth.registry.directory;
 
 import berth.registry.directory.Roster.Change;
+import berth.registry.directory.Roster.Mark;
 import berth.registry.directory.Roster.Position;
 import berth.rpc.BerthException;
 import berth.v1.ServerFilter;
@@ -16,14 +17,18 @@ import java.util.Map;
  */
 public final class ServerWatch {
   private static final int MAX_ELEMENTS = 200;
-  private static final int MAX_BYTES = 1 << 20;
+  // What a watcher that stops reading leaves in the buffers of its connection is not much more.
+  private static final int MAX_BYTES = 64 << 10;
 
   private final Roster roster;
   private final ServerQuery query;
 
-  // Whose revisions these are, and the last of them that was told whole.
+  // Whose revisions these are, the last of them that was told whole, and the last change of all.
   private String epoch;
   private long told;
+  private Mark last;
+  // Whether the last message promised that more follows.
+  private boolean midway;
   // While the servers are told one after the other: the last name, and the revision before that.
   private boolean listing;
   private String lastName = "";
@@ -42,7 +47,7 @@ public final class ServerWatch {
       Position position = Position.parse(afterRevision);
       if (roster.knowsChangesAfter(position)) {
         epoch = position.epoch();
-        told = position.revision();
+        toldAllOf(position.revision());
       } else {
         listAnew();
       }
@@ -86,7 +91,7 @@ public final class ServerWatch {
       lastName = listed.name();
     }
     listing = false;
-    told = listedSince;
+    toldAllOf(listedSince);
     return complete(response);
   }
 
@@ -94,21 +99,36 @@ public final class ServerWatch {
     while (true) {
       // Before the look, or a change between the two would be counted as told.
       long present = roster.position().revision();
-      List<Change> changes = roster.changesAfter(told, MAX_ELEMENTS);
-      if (changes.isEmpty()) {
-        told = Math.max(told, present);
-        return null;
-      }
+      List<Change> changes = roster.changesAfter(last, MAX_ELEMENTS);
       WatchServersResponse.Builder response = WatchServersResponse.newBuilder();
+      int taken = 0;
       // A server that changes just now may be met twice.
       Map<String, Change> newest = new LinkedHashMap<>();
-      changes.forEach(change -> newest.put(change.name(), change));
+      for (int bytes = 0; taken < changes.size() && bytes < MAX_BYTES; taken++) {
+        Change change = changes.get(taken);
+        newest.put(change.name(), change);
+        bytes += change.listed().map(listed -> listed.server().getSerializedSize()).orElse(0);
+      }
       newest.values().forEach(change -> add(change, response));
-      told = changes.get(changes.size() - 1).revision();
-      if (response.getServersCount() + response.getRemovedCount() > 0) {
-        return complete(response);
+      boolean all = taken == changes.size() && taken < MAX_ELEMENTS;
+      boolean none = response.getServersCount() + response.getRemovedCount() == 0;
+      if (!all) {
+        last = changes.get(taken - 1).mark();
+        if (!none) {
+          midway = true;
+          return response.build();
+        }
+      } else {
+        long lastRevision = changes.isEmpty() ? present : changes.get(taken - 1).revision();
+        toldAllOf(Math.max(told, Math.max(present, lastRevision)));
+        return none && !midway ? null : complete(response);
       }
     }
+  }
+
+  private void toldAllOf(long revision) {
+    told = revision;
+    last = Mark.endOf(revision);
   }
 
   private void add(Change change, WatchServersResponse.Builder response) {
@@ -125,6 +145,7 @@ public final class ServerWatch {
   }
 
   private WatchServersResponse complete(WatchServersResponse.Builder response) {
+    midway = false;
     return response.setComplete(true).setRevision(position(told).toString()).build();
   }
 

@@ -36,7 +36,7 @@ abstract class DirectoryContract {
     Server server = awaitServer("gpu01");
     assertThat(server.getInfo().getAddress()).isEqualTo("h1:18812");
     assertThat(server.getInstance()).isEqualTo("a");
-    assertThat(server.getGeneration()).isEqualTo(1).isEqualTo(response.getGeneration());
+    assertThat(server.getGeneration()).isPositive().isEqualTo(response.getGeneration());
     assertThat(response.getLease().getSeconds()).isEqualTo(2);
     assertThat(response.getHeartbeatInterval().getNanos()).isEqualTo(800_000_000);
   }
@@ -135,12 +135,12 @@ abstract class DirectoryContract {
 
   @Test
   void aServerThatRestartsWithOtherGpusReplacesItselfAtOnce() {
-    directory().register(registration("gpu01", "h1:18812", "a", 2));
+    RegisterResponse first = directory().register(registration("gpu01", "h1:18812", "a", 2));
 
     RegisterResponse second = directory().register(registration("gpu01", "h1:18812", "b", 4));
 
     await().atMost(SOON).until(() -> find("gpu01").get().getInfo().getGpusCount() == 4);
-    assertThat(second.getGeneration()).isEqualTo(2);
+    assertThat(second.getGeneration()).isGreaterThan(first.getGeneration());
     assertThat(all()).hasSize(1);
   }
 
@@ -202,6 +202,56 @@ abstract class DirectoryContract {
 
     await().atMost(SOON).until(() -> find("gpu01").get().getInstance().equals("newer"));
     assertThat(all()).hasSize(1);
+  }
+
+  @Test
+  void anOlderServerThatWasAwayDoesNotDisplaceTheOneThatCameMeanwhile() {
+    // It had replaced others before, so its number is not the lowest.
+    directory().register(registration("gpu01", "h1:18812", "first", 2));
+    RegisterResponse older = directory().register(registration("gpu01", "h1:18812", "older", 2));
+    directory().deregister("gpu01", "older");
+    await().atMost(SOON).until(() -> find("gpu01").isEmpty());
+
+    directory().register(registration("gpu01", "h2:18812", "newer", 2));
+
+    assertThatThrownBy(
+            () ->
+                directory()
+                    .register(
+                        registration("gpu01", "h1:18812", "older", 2).toBuilder()
+                            .setGeneration(older.getGeneration())
+                            .build()))
+        .hasMessageContaining("known already, as a newer server: gpu01 at h2:18812");
+  }
+
+  @Test
+  void whatArrivesLateChangesNothing() {
+    RegisterRequest request =
+        registration("gpu01", "h1:18812", "a", 2).toBuilder().setSequence(1).build();
+    String lease = directory().register(request).getLeaseId();
+    directory()
+        .heartbeat(
+            heartbeat("gpu01", "a", lease).toBuilder()
+                .setStatus(status(2, 0))
+                .setSequence(3)
+                .build());
+
+    HeartbeatResponse late =
+        directory()
+            .heartbeat(
+                heartbeat("gpu01", "a", lease).toBuilder()
+                    .setStatus(status(2, 1))
+                    .setSequence(2)
+                    .build());
+    directory().register(request);
+
+    assertThat(late.getKnown()).isTrue();
+    await()
+        .atMost(SOON)
+        .until(() -> find("gpu01").map(Server::getStatus).equals(Optional.of(status(2, 0))));
+    directory().register(registration("gpu02", "h2:18812", "b", 1));
+    awaitServer("gpu02");
+    assertThat(find("gpu01").get().getStatus()).isEqualTo(status(2, 0));
   }
 
   @Test

@@ -29,6 +29,7 @@ import io.grpc.StatusRuntimeException;
 import io.grpc.stub.ClientCallStreamObserver;
 import io.grpc.stub.ClientResponseObserver;
 import io.grpc.stub.StreamObserver;
+import io.netty.util.internal.PlatformDependent;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Iterator;
@@ -100,9 +101,7 @@ class RegistryGrpcServiceTest {
     stub().register(large.build());
     stub().deregister(DeregisterRequest.newBuilder().setName("gpu01").setInstance("a").build());
 
-    for (int i = 0; i < 1000; i++) {
-      large.getInfoBuilder().addGpusBuilder().setIndex(i).setUuid("GPU-" + "x".repeat(60));
-    }
+    large.getInfoBuilder().addServicesBuilder().setName("x".repeat(60_000));
 
     refused(large, "a server of ", Status.Code.INVALID_ARGUMENT);
     assertThat(list(ServerFilter.newBuilder())).isEmpty();
@@ -117,7 +116,14 @@ class RegistryGrpcServiceTest {
     noPort.getInfoBuilder().setAddress("h1");
 
     refused(noName, "'gpu 01' is no name of a server", Status.Code.INVALID_ARGUMENT);
-    refused(noPort, "the address 'h1' has no port", Status.Code.INVALID_ARGUMENT);
+    refused(noPort, "the address 'h1:0' is not HOST:PORT", Status.Code.INVALID_ARGUMENT);
+    RegisterRequest.Builder padded = good.toBuilder();
+    padded.getInfoBuilder().setAddress("\u001bh1:1");
+    refused(padded, "is not HOST:PORT", Status.Code.INVALID_ARGUMENT);
+    refused(
+        good.toBuilder().setGeneration(-1),
+        "no registry has given the generation 18446744073709551615",
+        Status.Code.INVALID_ARGUMENT);
     refused(
         good.toBuilder().setInstance(""),
         "the instance must have 1 to 100 characters",
@@ -290,7 +296,7 @@ class RegistryGrpcServiceTest {
   private static long usedMemory() {
     Runtime runtime = Runtime.getRuntime();
     runtime.gc();
-    return runtime.totalMemory() - runtime.freeMemory();
+    return runtime.totalMemory() - runtime.freeMemory() + PlatformDependent.usedDirectMemory();
   }
 
   /** A watcher that reads as many messages as it says. */

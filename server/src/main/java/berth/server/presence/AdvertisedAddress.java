@@ -3,11 +3,15 @@ package berth.server.presence;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import java.io.UncheckedIOException;
 import java.net.DatagramSocket;
+import java.net.Inet4Address;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.net.NetworkInterface;
 import java.net.SocketException;
 import java.util.Optional;
+import java.util.stream.Stream;
 
 /**
  * Where others find this server: what the administrator says, else where it listens, and if that is
@@ -25,7 +29,7 @@ record AdvertisedAddress(Optional<Address> explicit, Address listening) {
    */
   Address towards(Address registry) {
     Address found = explicit.map(this::withPort).orElseGet(() -> find(registry));
-    if (found.isLoopback() && !registry.isLoopback()) {
+    if (found.leadsNowhereElse() && !registry.isLoopback()) {
       throw new BerthException(
           Reason.INVALID,
           "the registry is at "
@@ -42,17 +46,29 @@ record AdvertisedAddress(Optional<Address> explicit, Address listening) {
   }
 
   private Address find(Address registry) {
-    InetAddress listensOn = listening.resolve();
-    if (!listensOn.isAnyLocalAddress()) {
+    if (!listening.resolve().isAnyLocalAddress()) {
       return listening;
     }
-    InetAddress local = localAddressTowards(registry.resolve());
-    if (local.isLoopbackAddress()) {
-      // The registry is on this machine, those who ask it may not be.
-      local = localAddressTowards(new Address(ELSEWHERE, 1).resolve());
+    // If the registry is on this machine, those who ask it may be elsewhere all the same.
+    InetAddress local =
+        Stream.of(registry.resolve(), new Address(ELSEWHERE, 1).resolve())
+            .map(AdvertisedAddress::localAddressTowards)
+            .filter(address -> !address.isLoopbackAddress() && !address.isAnyLocalAddress())
+            .findFirst()
+            .or(AdvertisedAddress::addressOfSomeNetwork)
+            .orElseGet(InetAddress::getLoopbackAddress);
+    return new Address(local.getHostAddress(), listening.port());
+  }
+
+  private static Optional<InetAddress> addressOfSomeNetwork() {
+    try {
+      return NetworkInterface.networkInterfaces()
+          .flatMap(NetworkInterface::inetAddresses)
+          .filter(address -> address instanceof Inet4Address && !address.isLoopbackAddress())
+          .findFirst();
+    } catch (SocketException e) {
+      return Optional.empty();
     }
-    String host = local.isAnyLocalAddress() ? "127.0.0.1" : local.getHostAddress();
-    return new Address(host, listening.port());
   }
 
   // The kernel decides that when a datagram socket is connected, which sends nothing.
@@ -60,7 +76,7 @@ record AdvertisedAddress(Optional<Address> explicit, Address listening) {
     try (DatagramSocket socket = new DatagramSocket()) {
       socket.connect(new InetSocketAddress(target, 9));
       return socket.getLocalAddress();
-    } catch (SocketException | java.io.UncheckedIOException e) {
+    } catch (SocketException | UncheckedIOException e) {
       return InetAddress.getLoopbackAddress();
     }
   }

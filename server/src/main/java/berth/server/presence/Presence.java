@@ -32,6 +32,8 @@ public final class Presence implements AutoCloseable {
   private static final Logger log = LoggerFactory.getLogger(Presence.class);
 
   private static final Duration CALL_TIMEOUT = Duration.ofMillis(1500);
+  private static final Duration SHORTEST_INTERVAL = Duration.ofMillis(100);
+  private static final Duration LONGEST_INTERVAL = Duration.ofMinutes(1);
   private static final Duration LEAVE_TIMEOUT = Duration.ofSeconds(1);
   // How often the state is looked at; what changed is reported at once.
   private static final Duration LOOK = Duration.ofMillis(200);
@@ -67,12 +69,40 @@ public final class Presence implements AutoCloseable {
   private volatile boolean closed;
   // Of the thread alone.
   private long generation;
+  private long sequence;
   private Optional<Registration> registration = Optional.empty();
   private String lastTrouble = "";
 
+  /**
+   * On which terms this server is registered.
+   *
+   * @param timeout how long to wait for the answer to a heartbeat: short enough that one that is
+   *     lost can be made good at another registry
+   */
+  private record Terms(String leaseId, Duration interval, Duration timeout) {
+    static Terms of(RegisterResponse answer) {
+      // A registry that was found may be anybody's.
+      Duration interval =
+          within(SHORTEST_INTERVAL, answer.getHeartbeatInterval(), LONGEST_INTERVAL);
+      Duration lease = within(interval, answer.getLease(), LONGEST_INTERVAL.multipliedBy(2));
+      Duration spare = lease.minus(interval).dividedBy(2);
+      return new Terms(
+          answer.getLeaseId(),
+          interval,
+          spare.compareTo(SHORTEST_INTERVAL) < 0
+              ? SHORTEST_INTERVAL
+              : spare.compareTo(CALL_TIMEOUT) < 0 ? spare : CALL_TIMEOUT);
+    }
+
+    private static Duration within(
+        Duration least, com.google.protobuf.Duration said, Duration most) {
+      Duration asked = Messages.duration(said);
+      return asked.compareTo(least) < 0 ? least : asked.compareTo(most) > 0 ? most : asked;
+    }
+  }
+
   /** That this server is registered, and what the registry knows of it. */
-  private record Registration(
-      RegisterResponse terms, Address address, ServerInfo info, ServerStatus status) {
+  private record Registration(Terms terms, Address address, ServerInfo info, ServerStatus status) {
     Registration with(ServerInfo newInfo, ServerStatus newStatus) {
       return new Registration(terms, address, newInfo, newStatus);
     }
@@ -94,13 +124,20 @@ public final class Presence implements AutoCloseable {
   }
 
   /**
-   * Refuses an address at which nobody at a registry would find a server.
+   * Refuses an address at which surely nobody at a registry would find a server. What cannot be
+   * known yet, for want of a network or its names, is for later.
    *
    * @throws BerthException INVALID if so
    */
   public static void checkReachable(
       Optional<Address> advertised, Address listening, List<Address> registries) {
-    registries.forEach(new AdvertisedAddress(advertised, listening)::towards);
+    Address own = advertised.orElse(listening);
+    boolean everywhere = advertised.isEmpty() && listening.resolve().isAnyLocalAddress();
+    for (Address registry : registries) {
+      if (!everywhere && own.leadsNowhereElse() && registry.isElsewhere()) {
+        new AdvertisedAddress(advertised, listening).towards(registry);
+      }
+    }
   }
 
   /** Leaves the registry, if it answers within a moment. */
@@ -108,6 +145,7 @@ public final class Presence implements AutoCloseable {
   public void close() {
     closed = true;
     thread.interrupt();
+    self.close();
     try {
       thread.join(LEAVE_TIMEOUT.plus(CALL_TIMEOUT).toMillis());
     } catch (InterruptedException e) {
@@ -116,16 +154,27 @@ public final class Presence implements AutoCloseable {
   }
 
   private void run() {
+    boolean foundBefore = false;
     try {
       while (!closed) {
-        List<Address> found = registries.get();
-        if (found.isEmpty()) {
-          trouble("no registry is found on this network; looking on");
-          pause(PAUSE_AFTER_REFUSAL);
-        } else {
-          try (Replicas replicas = new Replicas("registry", found)) {
-            stayWith(replicas);
+        try {
+          List<Address> found = registries.get();
+          if (found.isEmpty()) {
+            trouble("no registry is found on this network");
+            pause(foundBefore ? PAUSE_AFTER_FAILURE : PAUSE_AFTER_REFUSAL);
+          } else {
+            foundBefore = true;
+            try (Replicas replicas = new Replicas("registry", found)) {
+              stayWith(replicas);
+            }
           }
+        } catch (RuntimeException e) {
+          if (closed) {
+            return;
+          }
+          // Whatever it was, a server that nobody finds until it is restarted would be worse.
+          log.error("the registration failed unexpectedly; trying again", e);
+          pause(PAUSE_AFTER_REFUSAL);
         }
       }
     } catch (InterruptedException e) {
@@ -139,7 +188,7 @@ public final class Presence implements AutoCloseable {
     long lastAnswer = System.nanoTime();
     int failures = 0;
     try {
-      while (System.nanoTime() - lastAnswer < FIND_AGAIN.toNanos()) {
+      while (failures < replicas.size() || System.nanoTime() - lastAnswer < FIND_AGAIN.toNanos()) {
         try {
           if (registration.isEmpty()) {
             register(replica);
@@ -182,7 +231,7 @@ public final class Presence implements AutoCloseable {
     Address address = advertised.towards(replica.address());
     ServerInfo info = self.info(address);
     ServerStatus status = self.status();
-    RegisterResponse terms =
+    RegisterResponse answer =
         PresenceClient.register(
             replica,
             RegisterRequest.newBuilder()
@@ -190,10 +239,11 @@ public final class Presence implements AutoCloseable {
                 .setStatus(status)
                 .setInstance(instance)
                 .setGeneration(generation)
+                .setSequence(++sequence)
                 .build(),
             CALL_TIMEOUT);
-    generation = terms.getGeneration();
-    registration = Optional.of(new Registration(terms, address, info, status));
+    generation = answer.getGeneration();
+    registration = Optional.of(new Registration(Terms.of(answer), address, info, status));
     lastTrouble = "";
     log.info("registered with the {} as {} at {}", replica.peer(), self.name(), address);
   }
@@ -201,16 +251,25 @@ public final class Presence implements AutoCloseable {
   /** Sends heartbeats; returns when this server has to register again. */
   private void report(Replica replica) throws InterruptedException {
     try (PresenceClient.Heartbeats heartbeats = PresenceClient.heartbeats(replica)) {
-      // At once: another registry may have had the last one.
+      // At once, and whole: another registry may have had the last one, or only half of it.
       boolean due = true;
+      boolean first = true;
       long lastBeat = System.nanoTime();
       while (true) {
         Registration known = registration.get();
         ServerInfo info = self.info(known.address);
         ServerStatus status = self.status();
-        boolean changed = !info.equals(known.info) || !status.equals(known.status);
-        if (due || changed) {
-          HeartbeatResponse answer = heartbeats.beat(heartbeat(known, info, status), CALL_TIMEOUT);
+        boolean newInfo = first || !info.equals(known.info);
+        boolean newStatus = first || !status.equals(known.status);
+        if (due || newInfo || newStatus) {
+          HeartbeatRequest.Builder beat = heartbeat(known.terms);
+          if (newInfo) {
+            beat.setInfo(info);
+          }
+          if (newStatus) {
+            beat.setStatus(status);
+          }
+          HeartbeatResponse answer = heartbeats.beat(beat.build(), known.terms.timeout);
           if (!answer.getKnown()) {
             registration = Optional.empty();
             if (answer.hasReplacedBy()) {
@@ -220,6 +279,7 @@ public final class Presence implements AutoCloseable {
             }
             return;
           }
+          first = false;
           registration = Optional.of(known.with(info, status));
           if (!lastTrouble.isEmpty()) {
             log.info("the {} answers", replica.peer());
@@ -228,25 +288,17 @@ public final class Presence implements AutoCloseable {
           lastBeat = System.nanoTime();
         }
         pause(LOOK);
-        Duration interval = Messages.duration(known.terms.getHeartbeatInterval());
-        due = System.nanoTime() - lastBeat + LOOK.toNanos() > interval.toNanos();
+        due = System.nanoTime() - lastBeat + LOOK.toNanos() > known.terms.interval.toNanos();
       }
     }
   }
 
-  private HeartbeatRequest heartbeat(Registration known, ServerInfo info, ServerStatus status) {
-    HeartbeatRequest.Builder request =
-        HeartbeatRequest.newBuilder()
-            .setName(self.name())
-            .setInstance(instance)
-            .setLeaseId(known.terms.getLeaseId());
-    if (!info.equals(known.info)) {
-      request.setInfo(info);
-    }
-    if (!status.equals(known.status)) {
-      request.setStatus(status);
-    }
-    return request.build();
+  private HeartbeatRequest.Builder heartbeat(Terms terms) {
+    return HeartbeatRequest.newBuilder()
+        .setName(self.name())
+        .setInstance(instance)
+        .setLeaseId(terms.leaseId)
+        .setSequence(++sequence);
   }
 
   private void leave(Replica replica) {
@@ -265,7 +317,9 @@ public final class Presence implements AutoCloseable {
 
   // Once, however often it happens in a row.
   private void trouble(String what) {
-    String message = what.length() <= MAX_MESSAGE ? what : what.substring(0, MAX_MESSAGE);
+    // A registry's own words may be anything.
+    String clean = what.replaceAll("\\p{Cntrl}", "?");
+    String message = clean.length() <= MAX_MESSAGE ? clean : clean.substring(0, MAX_MESSAGE);
     if (!message.equals(lastTrouble)) {
       log.warn("{}; this server goes on without, and tries again", message);
       lastTrouble = message;

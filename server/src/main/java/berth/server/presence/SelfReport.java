@@ -16,29 +16,45 @@ import berth.v1.ServerStatus;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 
-/** What this server says of itself, taken from its parts whenever it is asked. */
-final class SelfReport {
+/**
+ * What this server says of itself. A thread of its own looks at the parts of the server, so that
+ * nobody who asks waits for them.
+ */
+final class SelfReport implements AutoCloseable {
   private static final int MOST_RUN_IDS = 1000;
   // Free memory changes all the time; only what may matter to somebody is news.
   private static final long MEMORY_STEP = 256L << 20;
+  private static final Duration LOOK = Duration.ofMillis(200);
+  private static final Duration STALE = Duration.ofSeconds(10);
+
+  /** What was seen, and when. */
+  private record Look(ServerInfo info, ServerStatus status, long nanos) {}
 
   private final ServerInfo fixed;
   private final GpuMonitor gpus;
   private final Reservations reservations;
   private final Runs runs;
+  private final Thread looker = new Thread(this::lookForEver, "presence-look");
+  private volatile Look newest;
+  private volatile boolean closed;
 
   /**
-   * @param fixed what never changes; GPUs and address are added
+   * @param fixed what never changes; GPUs, memory and address are added
    */
   SelfReport(ServerInfo fixed, GpuMonitor gpus, Reservations reservations, Runs runs) {
     this.fixed = fixed.toBuilder().setMemoryBytes(memoryOfThisMachine()).build();
     this.gpus = gpus;
     this.reservations = reservations;
     this.runs = runs;
+    look();
+    looker.setDaemon(true);
+    looker.start();
   }
 
   String name() {
@@ -46,9 +62,51 @@ final class SelfReport {
   }
 
   ServerInfo info(Address address) {
+    return newest.info.toBuilder().setAddress(address.toString()).build();
+  }
+
+  ServerStatus status() {
+    Look look = newest;
+    boolean stale = System.nanoTime() - look.nanos > STALE.toNanos();
+    return stale ? troubled(look.status, "a lock or a disk hangs") : look.status;
+  }
+
+  @Override
+  public void close() {
+    closed = true;
+    looker.interrupt();
+  }
+
+  private void lookForEver() {
+    try {
+      while (!closed) {
+        TimeUnit.NANOSECONDS.sleep(LOOK.toNanos());
+        look();
+      }
+    } catch (InterruptedException e) {
+      // Closed.
+    }
+  }
+
+  private void look() {
     GpuSample sample = gpus.newest();
-    ServerInfo.Builder info =
-        fixed.toBuilder().setAddress(address.toString()).setSimulated(sample.simulated());
+    ServerStatus status;
+    try {
+      status = status(sample);
+    } catch (RuntimeException e) {
+      ServerStatus last = newest == null ? ServerStatus.getDefaultInstance() : newest.status;
+      status = troubled(last, e.getMessage() == null ? e.toString() : e.getMessage());
+    }
+    newest = new Look(info(sample), status, System.nanoTime());
+  }
+
+  // It is still there, and said so: better than to be gone.
+  private static ServerStatus troubled(ServerStatus last, String why) {
+    return last.toBuilder().setProblem("its GPUs and runs cannot be looked at: " + why).build();
+  }
+
+  private ServerInfo info(GpuSample sample) {
+    ServerInfo.Builder info = fixed.toBuilder().setSimulated(sample.simulated());
     for (Gpu gpu : sample.gpus()) {
       info.addGpus(
           GpuInfo.newBuilder()
@@ -60,8 +118,7 @@ final class SelfReport {
     return info.build();
   }
 
-  ServerStatus status() {
-    GpuSample sample = gpus.newest();
+  private ServerStatus status(GpuSample sample) {
     Overview overview = reservations.overview();
     Runs.Load load = runs.load();
     ServerStatus.Builder status =

@@ -38,6 +38,16 @@ class AdvertisedAddressTest {
         .hasMessageContaining("localhost:18812");
   }
 
+  @Test
+  void whoListensEverywhereIsFoundWhereTheKernelSendsFrom() {
+    Address found = advertised("", "0.0.0.0:18812").towards(HERE);
+
+    assertThat(found.port()).isEqualTo(18812);
+    assertThat(found.host()).isNotEqualTo("0.0.0.0");
+    assertThatThrownBy(() -> advertised("0.0.0.0", "0.0.0.0:18812").towards(ELSEWHERE))
+        .hasMessageContaining("nobody there finds this server at 0.0.0.0:18812");
+  }
+
   private static AdvertisedAddress advertised(String explicit, String listening) {
     return new AdvertisedAddress(
         Optional.of(explicit).filter(text -> !text.isEmpty()).map(text -> Address.parse(text, 0)),
