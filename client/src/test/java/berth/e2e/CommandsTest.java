@@ -75,7 +75,10 @@ class CommandsTest {
     Result result = Installed.run(Installed.command("berthd"), "--config", config.toString());
 
     assertThat(result.err())
-        .startsWith("berthd: " + config + ":2: unknown key 'listen-on'; known keys: advertise, allow-mount,");
+        .startsWith(
+            "berthd: "
+                + config
+                + ":2: unknown key 'listen-on'; known keys: advertise, allow-mount,");
     assertThat(result.exitCode()).isEqualTo(125);
   }
 

@@ -24,8 +24,11 @@ import berth.v1.Server;
 import berth.v1.ServerFilter;
 import berth.v1.WatchServersRequest;
 import berth.v1.WatchServersResponse;
+import io.grpc.Channel;
+import io.grpc.ManagedChannel;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
+import io.grpc.netty.NettyChannelBuilder;
 import io.grpc.stub.ClientCallStreamObserver;
 import io.grpc.stub.ClientResponseObserver;
 import io.grpc.stub.StreamObserver;
@@ -188,12 +191,18 @@ class RegistryGrpcServiceTest {
     for (int i = 0; i < 200; i++) {
       directory.register(registration("gpu" + i, "h" + i + ":1", "i" + i, 8));
     }
+    // What waits on the caller's side is not the registry's: hardly anything has room there.
+    ManagedChannel narrow =
+        NettyChannelBuilder.forAddress("127.0.0.1", server.address().port())
+            .usePlaintext()
+            .flowControlWindow(65_535)
+            .build();
     List<Watcher> stalled = new ArrayList<>();
     for (int i = 0; i < 100; i++) {
-      stalled.add(watch(channel, 1));
+      stalled.add(watch(narrow, 1));
     }
     await().atMost(SOON).until(() -> stalled.stream().allMatch(w -> w.messages.get() == 1));
-    Watcher reader = watch(connect(), Integer.MAX_VALUE);
+    Watcher reader = watch(connect().channel(), Integer.MAX_VALUE);
     await().atMost(SOON).until(() -> reader.complete);
     long before = usedMemory();
 
@@ -218,6 +227,7 @@ class RegistryGrpcServiceTest {
                 one.last("gpu199") != null
                     && one.last("gpu199").getStatus().getQueueLength() == 500);
     assertThat(one.messages.get()).isLessThan(100);
+    narrow.shutdownNow();
   }
 
   @Test
@@ -227,7 +237,7 @@ class RegistryGrpcServiceTest {
     for (int i = 0; i < 20; i++) {
       RpcChannel connection = connect();
       for (int j = 0; j < 500; j++) {
-        watchers.add(watch(connection, Integer.MAX_VALUE));
+        watchers.add(watch(connection.channel(), Integer.MAX_VALUE));
       }
     }
     await().atMost(SOON).until(() -> watchers.stream().allMatch(w -> w.complete));
@@ -286,9 +296,9 @@ class RegistryGrpcServiceTest {
         .isEqualTo(code);
   }
 
-  private static Watcher watch(RpcChannel connection, int messages) {
+  private static Watcher watch(Channel connection, int messages) {
     Watcher watcher = new Watcher(messages);
-    RegistryServiceGrpc.newStub(connection.channel())
+    RegistryServiceGrpc.newStub(connection)
         .watchServers(WatchServersRequest.getDefaultInstance(), watcher);
     return watcher;
   }
