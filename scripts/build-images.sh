@@ -22,7 +22,7 @@ The first three have a second tag with -cpu or -gpu at its end; the plain one is
   --gpu              the GPU variants of tensorflow, pytorch and caffe; needs a registry and a package index
   --base IMAGE       start the GPU variants from this image
   --cuda-archs LIST  GPU architectures that Caffe is compiled for (default: those of its Dockerfile)
-  --check-gpu        build the GPU variants up to the first step that needs CUDA, and keep nothing
+  --check-gpu        build the GPU variants up to the first step that needs CUDA
   --from registry    start from public images
   --from debootstrap start from a Debian made here; as root. Default: from public images, if a registry can be reached
   --force            build also what is up to date, for example to get newer packages of Debian
@@ -68,6 +68,8 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+! $cache_only || [ -z "$save" ] || die "--cache-only loads nothing that could be saved: leave out --save"
+[ -z "$base" ] || [ $variant = gpu ] || die "--base is for the GPU variants: say --gpu too"
 [[ $from =~ ^(|registry|debootstrap)$ ]] || die "--from is registry or debootstrap, not '$from'"
 
 # Classic builds work with every engine, and without Docker's plugin for the others.
@@ -295,8 +297,8 @@ fetch_python() {
   options+=(--platform manylinux2014_x86_64 --platform manylinux2010_x86_64 --platform manylinux1_x86_64)
   options+=(-r "$requirements")
   step "Fetching Python packages for ${1##*/}" python3 -m pip install "${options[@]}" ||
-    die "a package was not found. The CPU builds of PyTorch are in an index of its own, whose address PyTorch's pages on" \
-      "installing say: set PIP_EXTRA_INDEX_URL to it"
+    die "a package was not found$([ "${1##*/}" != pytorch ] || echo ". The CPU builds of PyTorch are in an index of its" \
+      "own, whose address its pages on installing say: set PIP_EXTRA_INDEX_URL to it")"
   # Nothing of this is used by programs: headers and tools for extensions in C++, tests, a C parser, and symbols for
   # debuggers in the libraries where they are large. Scripts in bin would look for the Python of this machine.
   rm -rf "${target:?}"/{bin,clang,libclang-*,wheel,wheel-*} "$target"/tensorflow/include \

@@ -53,7 +53,7 @@ start() {
   done
 }
 
-start berth-registry berth-registry
+start berth-registry berth-registry --discovery-port 0
 registry=$address
 # Two, because there may be no Docker engine in which to run something.
 start berthd berthd --name docker --simulate-gpus 4 --lock-dir "$work" --state-dir "$work/state"

@@ -198,11 +198,14 @@ replace_link() {
 remove_old_releases() {
   local old
   for old in "$root$prefix/releases"/*; do
-    if [ "$old" != "$root$release" ] && [ -z "$(processes_with "$old/lib/")" ]; then
+    if [ "$old" != "$root$release" ] && is_release "$old" && [ -z "$(processes_with "$old/lib/")" ]; then
       rm -rf "$old"
     fi
   done
 }
+
+# Whether a folder is a release of Berth: others may have folders with such names too.
+is_release() { [ -e "$1/.complete" ] && [ -e "$1/bin/berthd" ]; }
 
 # The processes whose commands contain a text; it is not in the arguments of grep, which has a command too.
 processes_with() {
@@ -215,7 +218,7 @@ write_configuration() {
   mkdir -p "$etc"
   if [ "$role" = server ]; then
     [ -e "$etc/services.yaml" ] || install -m 644 "$from/etc/services.yaml" "$etc/services.yaml"
-    [[ ${settings[*]} == *services:* ]] || settings+=("services: /etc/berth/services.yaml")
+    printf '%s\n' "${settings[@]}" | grep -q '^services:' || settings+=("services: /etc/berth/services.yaml")
   fi
   if [ -e "$etc/$daemon.yaml" ]; then
     say "$etc/$daemon.yaml stays as it is"
@@ -292,8 +295,11 @@ log() { journalctl --quiet --no-pager --output cat "$@"; }
 
 uninstall() {
   local name going_on
+  # Nothing new may start between the look and the purge.
+  ! $purge || ! systemd_runs || systemctl --quiet stop berthd 2>/dev/null || true
   going_on=$(processes_with "$root/var/lib/berth/")
   if $purge && [ -n "$going_on" ]; then
+    ! systemd_runs || systemctl --quiet start berthd 2>/dev/null || true
     die "runs go on that would be purged (processes $going_on); cancel them first"
   fi
   for name in berthd berth-registry; do
@@ -309,10 +315,15 @@ uninstall() {
       rm "$root/usr/local/bin/$name"
     fi
   done
-  rm -rf "$root$prefix/current" "$root$prefix/releases"
-  if [ -d "$root$prefix" ]; then
-    rmdir --ignore-fail-on-non-empty "$root$prefix"
+  if [ -L "$root$prefix/current" ] && is_release "$root$prefix/releases/$(basename "$(readlink "$root$prefix/current")")"; then
+    rm "$root$prefix/current"
   fi
+  for name in "$root$prefix/releases"/*; do
+    ! is_release "$name" || rm -rf "$name"
+  done
+  for name in "$root$prefix/releases" "$root$prefix"; do
+    [ ! -d "$name" ] || rmdir --ignore-fail-on-non-empty "$name"
+  done
   if $purge; then
     rm -rf "$root/etc/berth" "$root/var/lib/berth"
   else

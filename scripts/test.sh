@@ -14,13 +14,17 @@ gradle=${GRADLE:-gradle}
 # In an engine that is gone afterwards; the tests take the images from the cache. Says itself what it does, since the
 # first time takes minutes.
 build_images() {
-  local engine result=0
+  local result=0
   engine=$(mktemp -d)
+  # It would go on without this script.
+  trap 'scripts/engine.sh stop "$engine"' EXIT
+  trap 'exit 130' INT TERM
   scripts/engine.sh start "$engine"
   (
     export "$(scripts/engine.sh env "$engine")"
     scripts/build-images.sh --cache-only && scripts/build-images.sh --check-gpu
   ) || result=1
+  trap - EXIT INT TERM
   scripts/engine.sh stop "$engine"
   return $result
 }

@@ -1,5 +1,6 @@
 package berth.client;
 
+import berth.v1.ExitReason;
 import berth.v1.Reservation;
 import berth.v1.RunEvent;
 import berth.v1.RunExited;
@@ -13,6 +14,8 @@ import java.util.function.Consumer;
  * programs that want no more than that. Not for several threads at once.
  */
 public final class RunLines implements Consumer<RunEvent> {
+  private static final int NEVER_RAN = 125;
+
   private final Lines out;
   private final Lines err;
   private Reservation reserved = Reservation.getDefaultInstance();
@@ -54,6 +57,15 @@ public final class RunLines implements Consumer<RunEvent> {
   /** How the run ended; without a reason while it has not. */
   public RunExited exited() {
     return exited;
+  }
+
+  /**
+   * What a program that stands for the run should exit with: the exit code of the run's program;
+   * 125 if there is none because it never ran.
+   */
+  public int exitCode() {
+    boolean finished = exited.getReason() == ExitReason.EXIT_REASON_FINISHED;
+    return finished || exited.getExitCode() != 0 ? exited.getExitCode() : NEVER_RAN;
   }
 
   /** Cuts bytes, which come in pieces of any size, into lines. */

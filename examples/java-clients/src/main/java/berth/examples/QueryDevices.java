@@ -51,7 +51,7 @@ public final class QueryDevices implements Callable<Integer> {
     try (GpuClient gpus = GpuClient.of(options.server())) {
       show(gpus.listGpus(TIMEOUT).getReport(), job);
     }
-    return job.exited().getExitCode();
+    return job.exitCode();
   }
 
   private static void show(GpuReport report, RunLines job) {

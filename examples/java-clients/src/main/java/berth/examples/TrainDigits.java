@@ -40,8 +40,8 @@ public final class TrainDigits implements Callable<Integer> {
 
       System.out.printf(
           "exit code %d, accuracy %.1f %%, %d s%n",
-          lines.exited().getExitCode(), accuracy * 100, lines.exited().getWallTime().getSeconds());
-      return lines.exited().getExitCode();
+          lines.exitCode(), accuracy * 100, lines.exited().getWallTime().getSeconds());
+      return lines.exitCode();
     }
   }
 

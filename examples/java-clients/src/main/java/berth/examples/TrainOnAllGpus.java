@@ -36,12 +36,11 @@ public final class TrainOnAllGpus implements Callable<Integer> {
       new FollowedRun(runs, lines).run(request);
 
       int given = lines.reserved().getGpusCount();
-      if (lines.exited().getExitCode() == 0
-          && !replicas.equals("training %d replicas".formatted(given))) {
+      if (lines.exitCode() == 0 && !replicas.equals("training %d replicas".formatted(given))) {
         System.err.printf("%d GPUs were reserved, but the job said '%s'%n", given, replicas);
         return 1;
       }
-      return lines.exited().getExitCode();
+      return lines.exitCode();
     }
   }
 
