@@ -35,11 +35,14 @@ public final class PlacedReservation {
    *
    * @param filter which servers may be considered
    * @throws BerthException if no server took it, or one of them may have and is lost; also for a
-   *     {@code request_id}, which only one server knows
+   *     {@code request_id} or the life of a process, which only one server knows
    */
   public void reserve(ReserveRequest request, ServerFilter filter) {
     if (!request.getRequestId().isEmpty()) {
       throw new BerthException(Reason.INVALID, "a request id needs a given server");
+    }
+    if (request.getLifetime().hasProcess()) {
+      throw new BerthException(Reason.INVALID, "a process needs a given server: which one has it?");
     }
     ReserveRequest asked = request.toBuilder().setRequestId(UUID.randomUUID().toString()).build();
     FindGpusRequest.Builder wanted = FindGpusRequest.newBuilder().setFilter(filter);

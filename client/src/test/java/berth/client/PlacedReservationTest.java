@@ -172,6 +172,17 @@ class PlacedReservationTest {
     assertThat(seen).containsExactly(second.granted);
   }
 
+  @Test
+  void theLifeOfAProcessNeedsAGivenServer() {
+    registry.find(candidate(server("gpu01", first), true));
+    ReserveRequest request =
+        ReserveRequest.newBuilder().setLifetime(Lifetime.newBuilder().setProcess(42)).build();
+
+    assertThatThrownBy(() -> reserve(request))
+        .hasMessage("a process needs a given server: which one has it?");
+    assertThat(first.asked).isEmpty();
+  }
+
   private static ReserveRequest timed() {
     return ReserveRequest.newBuilder()
         .setLifetime(Lifetime.newBuilder().setDuration(Messages.duration(Duration.ofHours(2))))
