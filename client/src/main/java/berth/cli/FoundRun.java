@@ -23,7 +23,8 @@ record FoundRun(RunClient client, Run run) implements AutoCloseable {
   /**
    * The run whose id is {@code text}, or the only one whose id begins with it.
    *
-   * @throws BerthException if there is none, or more than one
+   * @throws BerthException if there is none, or more than one, or a server that does not answer may
+   *     have another
    */
   static FoundRun find(Servers servers, String text) {
     if (servers.addresses().size() == 1) {
@@ -82,6 +83,16 @@ record FoundRun(RunClient client, Run run) implements AutoCloseable {
       }
     }
     if (matches.size() == 1) {
+      if (!silent.isEmpty()) {
+        throw new BerthException(
+            Reason.UNAVAILABLE,
+            "'"
+                + text
+                + "' may begin the name of another run than "
+                + matches.get(0).run.getRunId()
+                + " too: say the whole name"
+                + silent);
+      }
       return matches.get(0).run;
     }
     throw matches.isEmpty()

@@ -98,6 +98,10 @@ final class ReserveCommand implements Callable<Integer> {
           throw new BerthException(
               Reason.INVALID, "--request-id is known to one server only: say --server too");
         }
+        if (life.process.isPresent()) {
+          throw new BerthException(
+              Reason.INVALID, "--process is one of a given server's machine: say --server too");
+        }
         new PlacedReservation(servers.registry().get(), this::show, new PlacementNotes(this::note))
             .reserve(request(), filter);
       } else {

@@ -12,6 +12,7 @@ import berth.v1.WaitTime;
 import java.io.IOException;
 import java.time.Duration;
 import java.util.Optional;
+import java.util.UUID;
 import java.util.function.Consumer;
 
 /** Reserves GPUs at whichever server of a group has them. To be used once, by one thread. */
@@ -33,20 +34,24 @@ public final class PlacedReservation {
    * Reserves, and returns as {@link ReservationClient#reserve} does.
    *
    * @param filter which servers may be considered
-   * @throws BerthException if no server took it; also for a {@code request_id}, which only one
-   *     server knows
+   * @throws BerthException if no server took it, or one of them may have and is lost; also for a
+   *     {@code request_id} or the life of a process, which only one server knows
    */
   public void reserve(ReserveRequest request, ServerFilter filter) {
     if (!request.getRequestId().isEmpty()) {
       throw new BerthException(Reason.INVALID, "a request id needs a given server");
     }
+    if (request.getLifetime().hasProcess()) {
+      throw new BerthException(Reason.INVALID, "a process needs a given server: which one has it?");
+    }
+    ReserveRequest asked = request.toBuilder().setRequestId(UUID.randomUUID().toString()).build();
     FindGpusRequest.Builder wanted = FindGpusRequest.newBuilder().setFilter(filter);
     if (request.hasGpus()) {
       wanted.setGpus(request.getGpus());
     }
     try {
       new Placement(registry, listener)
-          .place(wanted.build(), request.getWait(), (server, wait) -> ask(server, wait, request));
+          .place(wanted.build(), request.getWait(), (server, wait) -> ask(server, wait, asked));
     } catch (IOException e) {
       throw new IllegalStateException("nothing is read here", e);
     }
@@ -55,11 +60,13 @@ public final class PlacedReservation {
   private void ask(Server server, Optional<WaitTime> wait, ReserveRequest request) throws NotTaken {
     ReserveRequest.Builder asked = request.toBuilder().clearWait();
     wait.ifPresent(asked::setWait);
+    boolean[] sent = new boolean[1];
     boolean[] told = new boolean[1];
     boolean[] granted = new boolean[1];
     try (ReservationClient client = ReservationClient.of(ManyServers.address(server))) {
       // The stream has no deadline: a machine that is gone would be waited for.
       client.listReservations(REACH);
+      sent[0] = true;
       client.reserve(
           asked.build(),
           response -> {
@@ -77,7 +84,17 @@ public final class PlacedReservation {
       if (granted[0] || waitedEnough || !Placement.othersMayTake(e)) {
         throw e;
       }
+      if (sent[0] && mayBeHeld(request, e)) {
+        throw InDoubt.because(e, "it may be reserved there all the same: see 'berth reservations'");
+      }
       throw new NotTaken(e);
     }
+  }
+
+  // One that lives by its stream ends with that; any other needs nobody.
+  private static boolean mayBeHeld(ReserveRequest request, BerthException failure) {
+    return !request.getLifetime().getStream()
+        && InDoubt.connectionFailed(failure)
+        && !InDoubt.wasNotReached(failure);
   }
 }

@@ -14,9 +14,6 @@ import berth.v1.Server;
 import berth.v1.ServerFilter;
 import berth.v1.WaitTime;
 import java.io.IOException;
-import java.net.ConnectException;
-import java.net.NoRouteToHostException;
-import java.net.UnknownHostException;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.UUID;
@@ -27,8 +24,8 @@ import java.util.function.Consumer;
  * be used once, by one thread, in which consumer and listener are called too; an interrupt ends it.
  *
  * <p>The events of a server that did not take the run reach nobody, with one exception: a run that
- * waits at a server which then drains or is lost begins anew at the next, with another {@code
- * accepted}.
+ * waits at a server which then drains begins anew at the next, with another {@code accepted}. With
+ * a server that is lost and may have the run, all ends: it must not run twice.
  */
 public final class PlacedRun implements AutoCloseable {
   private static final Duration REACH = Duration.ofSeconds(2);
@@ -77,8 +74,8 @@ public final class PlacedRun implements AutoCloseable {
    * it: its GPUs are reserved, or it waits for them.
    *
    * @param filter which servers may be considered; the request's service is added
-   * @throws BerthException if no server took it; also for a {@code request_id} or a {@code
-   *     reservation_id}, which only one server knows
+   * @throws BerthException if no server took it, or one of them may have and is lost; also for a
+   *     {@code request_id} or a {@code reservation_id}, which only one server knows
    * @throws IOException if the preparation fails so
    */
   public void run(RunCodeRequest request, ServerFilter filter, Preparation preparation)
@@ -112,10 +109,9 @@ public final class PlacedRun implements AutoCloseable {
       ListServicesResponse services = client.listServices(REACH);
       preparation.prepare(asked, client, services);
       gate.prepared = true;
+      follow(asked.setRequestId(UUID.randomUUID().toString()).build(), gate);
       if (request.getDetached()) {
-        detach(asked.setRequestId(UUID.randomUUID().toString()).build(), gate);
-      } else {
-        new FollowedRun(client, gate).run(asked.build());
+        settle(gate);
       }
     } catch (BerthException e) {
       if (gate.mayPass(e)) {
@@ -126,15 +122,18 @@ public final class PlacedRun implements AutoCloseable {
     gate.checkTaken();
   }
 
-  private void detach(RunCodeRequest request, Gate gate) {
+  private void follow(RunCodeRequest request, Gate gate) {
     try {
       new FollowedRun(client, gate).run(request);
     } catch (BerthException e) {
-      if (e.reason() == Reason.UNAVAILABLE && gate.runId.isEmpty()) {
-        checkUnknown(request.getRequestId(), e);
+      if (e.reason() == Reason.UNAVAILABLE && !gate.taken) {
+        checkUnknown(request.getRequestId(), gate, e);
       }
       throw e;
     }
+  }
+
+  private void settle(Gate gate) {
     try {
       new FollowedRun(client, gate::settle)
           .attach(AttachRunRequest.newBuilder().setRunId(gate.runId).build());
@@ -146,40 +145,24 @@ public final class PlacedRun implements AutoCloseable {
     }
   }
 
-  // A detached run needs nobody: if it is there after all, another would be one too many.
-  private void checkUnknown(String requestId, BerthException failure) {
+  // If it is there after all, another would be one too many.
+  private void checkUnknown(String requestId, Gate gate, BerthException failure) {
     boolean known;
     try {
       known =
           client.listRuns(REACH).getRunsList().stream()
               .anyMatch(run -> run.getRequest().getRequestId().equals(requestId));
     } catch (BerthException e) {
-      if (wasNotReached(failure)) {
-        return;
-      }
-      known = true;
+      // A server that has accepted it goes on with it when it is back.
+      known = !gate.runId.isEmpty() || !InDoubt.wasNotReached(failure);
     }
     if (known) {
-      throw inDoubt(failure, "it");
+      throw inDoubt(failure, gate.runId.isEmpty() ? "it" : gate.runId);
     }
   }
 
   private static BerthException inDoubt(BerthException failure, String run) {
-    return new BerthException(
-        Reason.CONFLICT,
-        failure.getMessage() + "; " + run + " may run there all the same: see 'berth runs'",
-        failure);
-  }
-
-  private static boolean wasNotReached(Throwable failure) {
-    for (Throwable cause = failure; cause != null; cause = cause.getCause()) {
-      if (cause instanceof ConnectException
-          || cause instanceof NoRouteToHostException
-          || cause instanceof UnknownHostException) {
-        return true;
-      }
-    }
-    return false;
+    return InDoubt.because(failure, run + " may run there all the same: see 'berth runs'");
   }
 
   /** Ends what still runs, and the connection. */

@@ -135,6 +135,7 @@ public final class RegistryClient implements AutoCloseable {
 
   private BerthException watchOnce(
       Replica replica, ServerFilter filter, WatchedServers servers, Watcher watcher) {
+    servers.beginStream();
     WatchServersRequest request =
         WatchServersRequest.newBuilder()
             .setFilter(filter)

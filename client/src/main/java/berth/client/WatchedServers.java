@@ -36,6 +36,12 @@ final class WatchedServers {
     revision = "";
   }
 
+  /** Forgets what a stream before left unfinished: the next one goes on from the revision. */
+  void beginStream() {
+    anew = null;
+    pending.clear();
+  }
+
   /** What is to be told to whoever watches, if this makes it complete. */
   Optional<WatchServersResponse> take(WatchServersResponse response) {
     heard++;

@@ -8,9 +8,11 @@ import berth.fake.FakeRegistry;
 import berth.fake.FakeRuns;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.rpc.RpcServer;
 import berth.v1.GpuRequest;
+import berth.v1.Lifetime;
 import berth.v1.ListReservationsRequest;
 import berth.v1.ListReservationsResponse;
 import berth.v1.Queued;
@@ -21,7 +23,9 @@ import berth.v1.ReserveResponse;
 import berth.v1.Server;
 import berth.v1.ServerFilter;
 import berth.v1.WaitTime;
+import io.grpc.Status;
 import io.grpc.stub.StreamObserver;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -133,11 +137,71 @@ class PlacedReservationTest {
     assertThat(second.asked).isEmpty();
   }
 
+  @Test
+  void aTimedReservationIsNotMadeTwiceWhenTheConnectionBreaksBeforeTheGrant() {
+    registry.find(
+        candidate(server("gpu01", first), true), candidate(server("gpu02", second), true));
+    first.onReserve = (request, stream) -> stream.onError(Status.UNAVAILABLE.asException());
+
+    assertThatThrownBy(() -> reserve(timed()))
+        .hasMessageEndingWith("; it may be reserved there all the same: see 'berth reservations'");
+    assertThat(first.asked).singleElement().matches(request -> !request.getRequestId().isEmpty());
+    assertThat(second.asked).isEmpty();
+  }
+
+  @Test
+  void aTimedReservationMovesOnWhenAServerSaysThatItDrains() {
+    registry.find(
+        candidate(server("gpu01", first), true), candidate(server("gpu02", second), true));
+    first.onReserve =
+        (request, stream) -> FakeRuns.fail(stream, Reason.UNAVAILABLE, "gpu01 drains");
+
+    reserve(timed());
+
+    assertThat(seen).containsExactly(second.granted);
+  }
+
+  @Test
+  void aReservationThatLivesByItsStreamMovesOnWhenThatBreaksBeforeTheGrant() {
+    registry.find(
+        candidate(server("gpu01", first), true), candidate(server("gpu02", second), true));
+    first.onReserve = (request, stream) -> stream.onError(Status.UNAVAILABLE.asException());
+
+    reserve(ReserveRequest.newBuilder().setLifetime(Lifetime.newBuilder().setStream(true)).build());
+
+    assertThat(seen).containsExactly(second.granted);
+  }
+
+  @Test
+  void theLifeOfAProcessNeedsAGivenServer() {
+    registry.find(candidate(server("gpu01", first), true));
+    ReserveRequest request =
+        ReserveRequest.newBuilder().setLifetime(Lifetime.newBuilder().setProcess(42)).build();
+
+    assertThatThrownBy(() -> reserve(request))
+        .hasMessage("a process needs a given server: which one has it?");
+    assertThat(first.asked).isEmpty();
+  }
+
+  private static ReserveRequest timed() {
+    return ReserveRequest.newBuilder()
+        .setLifetime(Lifetime.newBuilder().setDuration(Messages.duration(Duration.ofHours(2))))
+        .build();
+  }
+
   private static Server server(String name, FakeReservations fake) {
     return FakeRegistry.server(name, fake.server.address(), 1, 1);
   }
 
   private void reserve(WaitTime wait) {
+    reserve(
+        ReserveRequest.newBuilder()
+            .setGpus(GpuRequest.newBuilder().setCount(1))
+            .setWait(wait)
+            .build());
+  }
+
+  private void reserve(ReserveRequest request) {
     new PlacedReservation(
             client,
             seen::add,
@@ -152,11 +216,6 @@ class PlacedReservationTest {
                 notes.add("passed " + server.getInfo().getName() + ": " + why.getMessage());
               }
             })
-        .reserve(
-            ReserveRequest.newBuilder()
-                .setGpus(GpuRequest.newBuilder().setCount(1))
-                .setWait(wait)
-                .build(),
-            ServerFilter.getDefaultInstance());
+        .reserve(request, ServerFilter.getDefaultInstance());
   }
 }

@@ -32,6 +32,7 @@ import berth.v1.Server;
 import berth.v1.ServerFilter;
 import berth.v1.Service;
 import berth.v1.WaitTime;
+import io.grpc.Status;
 import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -40,6 +41,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 class PlacedRunTest {
   private static final WaitTime FOR_EVER = WaitTime.newBuilder().setForever(true).build();
@@ -281,8 +283,9 @@ class PlacedRunTest {
     assertThat(notes).containsExactly("waits gpu01");
   }
 
-  @Test
-  void aDetachedRunIsNotStartedTwice() {
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void isNotStartedTwice(boolean detached) {
     registry.find(candidate(gpu01, true), candidate(gpu02, true));
     first.onRun =
         (request, stream) -> {
@@ -292,8 +295,43 @@ class PlacedRunTest {
           fail(stream, Reason.UNAVAILABLE, "gpu01 stops");
         };
 
-    assertThatThrownBy(() -> run(gpus().setDetached(true)))
+    assertThatThrownBy(() -> run(gpus().setDetached(detached)))
         .hasMessage("gpu01 stops; it may run there all the same: see 'berth runs'");
+    assertThat(second.asked).isEmpty();
+  }
+
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void isNotStartedElsewhereWhenTheServerIsLostAfterItWasAsked(boolean detached) {
+    registry.find(candidate(gpu01, true), candidate(gpu02, true));
+    first.onRun =
+        (request, stream) -> {
+          first.listsRuns = false;
+          stream.onError(Status.UNAVAILABLE.withDescription("connection reset").asException());
+        };
+
+    assertThatThrownBy(() -> run(gpus().setDetached(detached)))
+        .hasMessage("connection reset; it may run there all the same: see 'berth runs'");
+    assertThat(second.asked).isEmpty();
+  }
+
+  @Test
+  void aRunThatWaitsIsNotStartedElsewhereWhileItsServerStillHasIt() {
+    registry.find(candidate(gpu01, false), candidate(gpu02, false));
+    first.onRun =
+        (request, stream) -> {
+          first.runs =
+              first.runs.toBuilder().addRuns(berth.v1.Run.newBuilder().setRequest(request)).build();
+          breakOff(stream, accepted(), queued(2));
+        };
+    // So that it need not be waited for until following gives up.
+    first.onAttach = (request, stream) -> fail(stream, Reason.NOT_FOUND, "gone");
+
+    assertThatThrownBy(() -> run(gpus().setWait(FOR_EVER)))
+        .hasMessage(
+            "gpu01 stops (then: gone); "
+                + FakeRuns.ID
+                + " may run there all the same: see 'berth runs'");
     assertThat(second.asked).isEmpty();
   }
 

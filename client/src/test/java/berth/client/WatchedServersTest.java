@@ -34,6 +34,7 @@ class WatchedServersTest {
   void aStreamThatBreaksInTheMiddleOfAListChangesNothing() {
     watched.take(whole("r1", server("a", 1), server("b", 1)));
     watched.take(part(server("c", 1)).setReset(true).build());
+    watched.beginStream();
 
     WatchServersResponse news =
         watched.take(whole("r2", server("b", 2)).toBuilder().setReset(true).build()).orElseThrow();
@@ -43,9 +44,22 @@ class WatchedServersTest {
   }
 
   @Test
+  void nobodyGoesWhenAStreamBreaksInTheMiddleOfAListAndTheNextTellsOnlyChanges() {
+    watched.take(whole("r1", server("a", 1), server("b", 1)));
+    watched.take(part(server("a", 1)).setReset(true).build());
+    watched.beginStream();
+
+    WatchServersResponse news = watched.take(whole("r2", server("b", 2))).orElseThrow();
+
+    assertThat(news.getServersList()).containsExactly(server("b", 2));
+    assertThat(news.getRemovedList()).isEmpty();
+  }
+
+  @Test
   void changesOfABrokenStreamAreToldWithTheNext() {
     watched.take(whole("r1", server("a", 1)));
     assertThat(watched.take(part(server("b", 1)).build())).isEmpty();
+    watched.beginStream();
 
     assertThat(names(watched.take(whole("r2", server("b", 1))).orElseThrow())).containsExactly("b");
   }

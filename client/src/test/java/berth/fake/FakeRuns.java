@@ -63,6 +63,7 @@ public final class FakeRuns extends RunServiceGrpc.RunServiceImplBase implements
       onUpload;
   public volatile byte[] files = new byte[0];
   public volatile ListRunsResponse runs = ListRunsResponse.getDefaultInstance();
+  public volatile boolean listsRuns = true;
   public volatile ListServicesResponse services = ListServicesResponse.getDefaultInstance();
 
   private volatile Runnable onStop = () -> {};
@@ -177,6 +178,10 @@ public final class FakeRuns extends RunServiceGrpc.RunServiceImplBase implements
 
   @Override
   public void listRuns(ListRunsRequest request, StreamObserver<ListRunsResponse> observer) {
+    if (!listsRuns) {
+      fail(observer, Reason.UNAVAILABLE, "lost");
+      return;
+    }
     observer.onNext(runs);
     observer.onCompleted();
   }

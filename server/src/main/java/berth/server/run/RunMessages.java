@@ -239,7 +239,8 @@ public final class RunMessages {
                 berth.v1.Owner.newBuilder()
                     .setUser(spec.owner().user())
                     .setHost(spec.owner().host()))
-            .setName(spec.name());
+            .setName(spec.name())
+            .setRequestId(spec.requestId());
     spec.service().ifPresent(message::setService);
     spec.image().ifPresent(message::setImage);
     if (spec.code() instanceof Code.Source source) {

@@ -141,6 +141,10 @@ class RunsTest {
     first.start();
 
     assertThat(runs.submit(RunMessages.spec(request), request.toByteArray())).isSameAs(first);
+    // By it a caller who heard nothing finds out whether there is such a run.
+    assertThat(new RunMessages("gpu01").run(first).getRequest().getRequestId())
+        .isEqualTo(request.getRequestId())
+        .isNotEmpty();
     end(first);
     assertThat(runs.submit(RunMessages.spec(request), request.toByteArray())).isSameAs(first);
   }
