@@ -18,10 +18,6 @@ case @NAME@,${LC_ALL:-${LC_CTYPE:-${LANG:-}}} in
   berth,* | *UTF-8 | *utf8) ;;
   *) export LC_ALL=C.UTF-8 ;;
 esac
-# Many threads that allocate a little would each keep megabytes for that.
-case @NAME@ in
-  berth-registry) export MALLOC_ARENA_MAX=2 ;;
-esac
 lib=$home/lib
 # The archive of parsed classes belongs to one JVM and one place; where it does not fit, Java starts without it.
 exec "$java" -Xshare:auto -XX:SharedArchiveFile="$lib/@NAME@.jsa" -Xlog:disable -Xlog:all=error:stderr @OPTIONS@ \

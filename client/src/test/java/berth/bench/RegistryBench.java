@@ -179,9 +179,7 @@ final class RegistryBench {
 
                 @Override
                 public void onError(Throwable failure) {
-                  if (!watching.isShutdown()) {
-                    System.err.println("a watch failed: " + failure);
-                  }
+                  System.err.println("a watch failed: " + failure);
                 }
 
                 @Override
