@@ -179,7 +179,9 @@ final class RegistryBench {
 
                 @Override
                 public void onError(Throwable failure) {
-                  System.err.println("a watch failed: " + failure);
+                  if (!watching.isShutdown()) {
+                    System.err.println("a watch failed: " + failure);
+                  }
                 }
 
                 @Override
