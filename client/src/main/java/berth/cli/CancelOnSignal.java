@@ -49,21 +49,22 @@ final class CancelOnSignal {
         first = signal;
       }
     }
+    String runId = view.runId();
     // Before the run has a name, leaving is cancelling: the server ends what nobody listens to.
-    if (view.runId().isEmpty() || count > LAST) {
+    if (runId.isEmpty() || count > LAST) {
       System.exit(SIGNAL_BASE + signal);
     }
     boolean force = count == LAST;
-    view.note(force ? "killing " + view.runId() : "cancelling; Ctrl-C again kills");
+    view.note(force ? "killing " + runId : "cancelling; Ctrl-C again kills");
     try {
-      CancelCommand.cancel(client.get(), view.runId(), force);
+      CancelCommand.cancel(client.get(), runId, force);
     } catch (BerthException e) {
       // One that has ended will say so.
       if (e.reason() != Reason.CONFLICT) {
         synchronized (this) {
           signals = LAST;
         }
-        view.note("cannot cancel " + view.runId() + ": " + e.getMessage() + "; Ctrl-C leaves it");
+        view.note("cannot cancel " + runId + ": " + e.getMessage() + "; Ctrl-C leaves it");
       }
     }
   }

@@ -102,7 +102,8 @@ final class ReserveCommand implements Callable<Integer> {
           throw new BerthException(
               Reason.INVALID, "--process is one of a given server's machine: say --server too");
         }
-        new PlacedReservation(servers.registry().get(), this::show, new PlacementNotes(this::note))
+        new PlacedReservation(
+                servers.registry().get(), this::show, new PlacementNotes(this::note, () -> {}))
             .reserve(request(), filter);
       } else {
         try (ReservationClient client = ReservationClient.of(servers.one())) {
@@ -115,7 +116,7 @@ final class ReserveCommand implements Callable<Integer> {
 
   private void note(String text) {
     if (!json) {
-      System.err.println("berth: " + text);
+      System.err.println("berth: " + Terminal.clean(text));
     }
   }
 

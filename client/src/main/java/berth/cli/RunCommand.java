@@ -191,7 +191,8 @@ final class RunCommand implements Callable<Integer> {
     }
     RunView view = view();
     try (PlacedRun run =
-        new PlacedRun(registry, events(view), new PlacementNotes(view::unlessQuiet))) {
+        new PlacedRun(
+            registry, events(view), new PlacementNotes(view::unlessQuiet, view::forgetRun))) {
       return follow(
           run::client,
           view,

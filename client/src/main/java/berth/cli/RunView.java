@@ -78,6 +78,11 @@ final class RunView implements Consumer<RunEvent> {
     return runId;
   }
 
+  /** The run is no longer where it was accepted; it has no name until it is accepted elsewhere. */
+  void forgetRun() {
+    runId = "";
+  }
+
   /** How the run ended; without a reason if it has not. */
   RunExited exited() {
     return exited;

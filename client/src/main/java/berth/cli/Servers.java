@@ -125,7 +125,7 @@ final class Servers implements AutoCloseable {
   }
 
   private static String why(Answer<?> silent) {
-    String message = silent.failure().get().getMessage();
+    String message = Terminal.clean(silent.failure().get().getMessage());
     String name = name(silent.server());
     return name.isEmpty() ? message : Terminal.clean(name) + ": " + message;
   }

@@ -1,8 +1,16 @@
 package berth.cli;
 
+import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import berth.fake.FakeRegistry;
+import berth.rpc.Address;
+import berth.rpc.BerthException;
+import berth.v1.Server;
+import java.io.ByteArrayOutputStream;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import picocli.CommandLine;
@@ -20,5 +28,25 @@ class ReserveCommandTest {
 
       assertThatThrownBy(command::call).hasMessage(why);
     }
+  }
+
+  @Test
+  void whatServersSayCannotReachTheTerminalAsAnEscapeSequence() {
+    PrintStream before = System.err;
+    ByteArrayOutputStream err = new ByteArrayOutputStream();
+    try (FakeRegistry registry = new FakeRegistry()) {
+      Server gone = FakeRegistry.server("g\033[2J", new Address("127.0.0.1", 1), 1, 1);
+      registry.find(FakeRegistry.candidate(gone, true));
+      ReserveCommand command = new ReserveCommand();
+      new CommandLine(command).parseArgs("--registry", registry.address().toString());
+      System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
+
+      assertThatThrownBy(command::call).isInstanceOf(BerthException.class);
+    } finally {
+      System.setErr(before);
+    }
+    assertThat(err.toString(StandardCharsets.UTF_8))
+        .startsWith("berth: g?[2J does not take it: ")
+        .doesNotContain("\033");
   }
 }

@@ -1,0 +1,33 @@
+package berth.cli;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import berth.fake.FakeRegistry;
+import berth.fake.FakeRuns;
+import berth.rpc.Address;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.v1.Server;
+import java.io.ByteArrayOutputStream;
+import java.nio.charset.StandardCharsets;
+import org.junit.jupiter.api.Test;
+
+class PlacementNotesTest {
+  private final Server server = FakeRegistry.server("gpu01", new Address("127.0.0.1", 1), 1, 1);
+
+  @Test
+  void aRunThatIsPassedOnHasNoNameUntilItIsAcceptedAgain() {
+    ByteArrayOutputStream err = new ByteArrayOutputStream();
+    RunView view = new RunView(new ByteArrayOutputStream(), err, false, RunView.Detail.ALL);
+    PlacementNotes notes = new PlacementNotes(view::unlessQuiet, view::forgetRun);
+
+    view.accept(FakeRuns.accepted());
+    notes.passed(server, new BerthException(Reason.UNAVAILABLE, "gpu01 drains"));
+
+    assertThat(view.runId()).isEmpty();
+    assertThat(err.toString(StandardCharsets.UTF_8))
+        .isEqualTo("berth: gpu01 does not take it: gpu01 drains\n");
+    view.accept(FakeRuns.accepted());
+    assertThat(view.runId()).isEqualTo(FakeRuns.ID);
+  }
+}
