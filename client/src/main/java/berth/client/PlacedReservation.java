@@ -3,6 +3,7 @@ package berth.client;
 import berth.client.Placement.NotTaken;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.rpc.Statuses;
 import berth.v1.FindGpusRequest;
 import berth.v1.ReserveRequest;
 import berth.v1.ReserveResponse;
@@ -94,7 +95,7 @@ public final class PlacedReservation {
   // One that lives by its stream ends with that; any other needs nobody.
   private static boolean mayBeHeld(ReserveRequest request, BerthException failure) {
     return !request.getLifetime().getStream()
-        && InDoubt.connectionFailed(failure)
+        && Statuses.connectionFailed(failure)
         && !InDoubt.wasNotReached(failure);
   }
 }

@@ -82,6 +82,15 @@ public final class Statuses {
         failure);
   }
 
+  /** Whether the connection failed, and not the server that was asked over it. */
+  public static boolean connectionFailed(BerthException failure) {
+    if (failure.reason() != Reason.UNAVAILABLE || failure.getCause() == null) {
+      return false;
+    }
+    Metadata trailers = Status.trailersFromThrowable(failure.getCause());
+    return trailers == null || !trailers.containsKey(REASON);
+  }
+
   private static String cut(String message) {
     return message.length() <= MAX_MESSAGE_CHARS
         ? message
