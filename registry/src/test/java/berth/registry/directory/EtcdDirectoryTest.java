@@ -73,8 +73,9 @@ class EtcdDirectoryTest extends DirectoryContract {
       directory.register(registration("gpu01", "h1:18812", "b", 1));
 
       await().until(() -> directory.roster().find("gpu01").isPresent());
-      assertThat(directory.roster().find("gpu01").get().server().getGeneration()).isEqualTo(1);
-      assertThat(directory.roster().size()).isEqualTo(1);
+      await().until(() -> other.roster().find("gpu01").isPresent());
+      assertThat(directory.roster().find("gpu01").get().server().getInstance()).isEqualTo("b");
+      assertThat(other.roster().find("gpu01").get().server().getInstance()).isEqualTo("a");
     }
   }
 
