@@ -294,12 +294,15 @@ property() { systemctl show --property "$1" --value "$2"; }
 log() { journalctl --quiet --no-pager --output cat "$@"; }
 
 uninstall() {
-  local name going_on
+  local name going_on was_active=false
   # Nothing new may start between the look and the purge.
-  ! $purge || ! systemd_runs || systemctl --quiet stop berthd 2>/dev/null || true
+  if $purge && systemd_runs && systemctl --quiet is-active berthd; then
+    was_active=true
+    systemctl --quiet stop berthd
+  fi
   going_on=$(processes_with "$root/var/lib/berth/")
   if $purge && [ -n "$going_on" ]; then
-    ! systemd_runs || systemctl --quiet start berthd 2>/dev/null || true
+    ! $was_active || systemctl --quiet start berthd
     die "runs go on that would be purged (processes $going_on); cancel them first"
   fi
   for name in berthd berth-registry; do
