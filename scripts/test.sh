@@ -29,6 +29,14 @@ build_images() {
   return $result
 }
 
+# What failed, once more at the end: the output is long.
+failed_tests() {
+  find . -path './*/build/test-results/*.xml' -exec awk '
+    /<testcase / { test = $0; sub(/.* classname="/, "", test); sub(/".*/, "", test)
+      name = $0; sub(/.*<testcase name="/, "", name); sub(/".*/, "", name) }
+    /<(failure|error)[ >]/ { print "FAILED: " test "." name }' {} +
+}
+
 # Counts come from the reports that JUnit writes, so a module that never ran its tests adds nothing and must fail.
 summary() {
   local failed_steps=$1
@@ -59,5 +67,6 @@ if step "Compiling with all lint warnings as errors" "$gradle" --no-daemon -q te
 else
   failures=$((failures + 1))
 fi
+failed_tests
 summary "$failures"
 [ "$failures" -eq 0 ]

@@ -9,6 +9,11 @@ import io.grpc.health.v1.HealthCheckResponse.ServingStatus;
 import io.grpc.netty.NettyServerBuilder;
 import io.grpc.protobuf.services.HealthStatusManager;
 import io.grpc.protobuf.services.ProtoReflectionServiceV1;
+import io.netty.channel.EventLoopGroup;
+import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.channel.nio.NioIoHandler;
+import io.netty.channel.socket.nio.NioServerSocketChannel;
+import io.netty.util.concurrent.DefaultThreadFactory;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.util.ArrayList;
@@ -32,14 +37,20 @@ public final class RpcServer implements AutoCloseable {
   private static final long STOP_GRACE_SECONDS = 5;
 
   private final Server server;
+  private final EventLoopGroup threads;
   private final HealthStatusManager health;
   private final Address address;
   private final Runnable endStreams;
   private final AtomicBoolean closed = new AtomicBoolean();
 
   private RpcServer(
-      Server server, HealthStatusManager health, Address address, Runnable endStreams) {
+      Server server,
+      EventLoopGroup threads,
+      HealthStatusManager health,
+      Address address,
+      Runnable endStreams) {
     this.server = server;
+    this.threads = threads;
     this.health = health;
     this.address = address;
     this.endStreams = endStreams;
@@ -59,7 +70,7 @@ public final class RpcServer implements AutoCloseable {
     server.awaitTermination();
   }
 
-  /** Takes no further calls, gives the running ones a moment, then ends them. */
+  /** Takes no further calls, gives the running ones a moment, then ends them; frees the port. */
   @Override
   public void close() {
     if (closed.getAndSet(true)) {
@@ -76,6 +87,15 @@ public final class RpcServer implements AutoCloseable {
       server.shutdownNow();
       Thread.currentThread().interrupt();
     }
+    end(threads);
+  }
+
+  // The kernel lets go of the port when its thread has looked at it once more, which is after gRPC
+  // calls the server terminated.
+  private static void end(EventLoopGroup threads) {
+    threads
+        .shutdownGracefully(0, STOP_GRACE_SECONDS, TimeUnit.SECONDS)
+        .awaitUninterruptibly(STOP_GRACE_SECONDS, TimeUnit.SECONDS);
   }
 
   /** What a server is made of. */
@@ -150,6 +170,9 @@ public final class RpcServer implements AutoCloseable {
                 + ", where anyone could call: use a loopback address, or --insecure");
       }
       HealthStatusManager health = new HealthStatusManager();
+      EventLoopGroup threads =
+          new MultiThreadIoEventLoopGroup(
+              new DefaultThreadFactory("berth-rpc", true), NioIoHandler.newFactory());
       NettyServerBuilder builder =
           NettyServerBuilder.forAddress(
                   new InetSocketAddress(address.resolve(), address.port()), credentials)
@@ -158,6 +181,9 @@ public final class RpcServer implements AutoCloseable {
               .permitKeepAliveTime(KEEP_ALIVE_SECONDS / 2, TimeUnit.SECONDS)
               .permitKeepAliveWithoutCalls(true)
               .intercept(new Caller.Interceptor())
+              .channelType(NioServerSocketChannel.class)
+              .bossEventLoopGroup(threads)
+              .workerEventLoopGroup(threads)
               .executor(executor)
               .addServices(services)
               .addService(health.getHealthService())
@@ -166,6 +192,7 @@ public final class RpcServer implements AutoCloseable {
       try {
         server = builder.build().start();
       } catch (IOException e) {
+        end(threads);
         String why = e.getCause() == null ? e.getMessage() : e.getCause().getMessage();
         throw new BerthException(Reason.UNAVAILABLE, "cannot listen on " + address + ": " + why, e);
       }
@@ -173,7 +200,7 @@ public final class RpcServer implements AutoCloseable {
         health.setStatus(service.getServiceDescriptor().getName(), ServingStatus.SERVING);
       }
       return new RpcServer(
-          server, health, new Address(address.host(), server.getPort()), endStreams);
+          server, threads, health, new Address(address.host(), server.getPort()), endStreams);
     }
   }
 }
