@@ -1,6 +1,7 @@
 package berth.cli;
 
 import berth.client.RunClient;
+import berth.client.ThisUser;
 import berth.command.ExitCode;
 import berth.rpc.BerthException;
 import berth.v1.CancelRunRequest;
@@ -62,7 +63,7 @@ final class CancelCommand implements Callable<Integer> {
     client.cancelRun(
         CancelRunRequest.newBuilder()
             .setRunId(runId)
-            .setBy(Requests.owner())
+            .setBy(ThisUser.owner())
             .setForce(force)
             .build(),
         ServerOption.TIMEOUT);

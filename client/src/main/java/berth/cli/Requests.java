@@ -4,21 +4,13 @@ import berth.command.GpuOptions;
 import berth.rpc.Messages;
 import berth.v1.GpuRequest;
 import berth.v1.GpuSet;
-import berth.v1.Owner;
 import berth.v1.WaitTime;
-import java.net.InetAddress;
-import java.net.UnknownHostException;
 import java.time.Duration;
 import java.util.Optional;
 
 /** The parts of requests that several commands make. */
 final class Requests {
   private Requests() {}
-
-  /** Who runs this command. */
-  static Owner owner() {
-    return Owner.newBuilder().setUser(System.getProperty("user.name")).setHost(host()).build();
-  }
 
   static GpuRequest gpus(GpuOptions options) {
     GpuRequest.Builder wanted =
@@ -37,13 +29,5 @@ final class Requests {
     return limit.isPresent()
         ? WaitTime.newBuilder().setAtMost(Messages.duration(limit.get())).build()
         : WaitTime.newBuilder().setForever(true).build();
-  }
-
-  private static String host() {
-    try {
-      return InetAddress.getLocalHost().getHostName();
-    } catch (UnknownHostException e) {
-      return "localhost";
-    }
   }
 }

@@ -3,6 +3,7 @@ package berth.cli;
 import berth.cli.ServerFilterOptions.LabelOption;
 import berth.client.PlacedReservation;
 import berth.client.ReservationClient;
+import berth.client.ThisUser;
 import berth.command.DurationConverter;
 import berth.command.ExitCode;
 import berth.command.GpuOptions;
@@ -126,7 +127,7 @@ final class ReserveCommand implements Callable<Integer> {
             .setPortCount(ports)
             .setWait(Requests.wait(gpus.waitAtMost()))
             .setLifetime(lifetime())
-            .setOwner(Requests.owner())
+            .setOwner(ThisUser.owner())
             .setPurpose(purpose)
             .setRequestId(requestId);
     if (ports == 0 || gpus.countGiven() || !gpus.ids().isEmpty()) {

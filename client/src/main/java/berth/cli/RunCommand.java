@@ -4,8 +4,10 @@ import berth.cli.ServerFilterOptions.LabelOption;
 import berth.client.Bundle;
 import berth.client.FollowedRun;
 import berth.client.PlacedRun;
+import berth.client.Program;
 import berth.client.RegistryClient;
 import berth.client.RunClient;
+import berth.client.ThisUser;
 import berth.command.ExitCode;
 import berth.command.GpuOptions;
 import berth.rpc.Address;
@@ -237,7 +239,7 @@ final class RunCommand implements Callable<Integer> {
             .setLimits(limits.limits())
             .addAllOutputs(outputs)
             .setDetached(detach)
-            .setOwner(Requests.owner())
+            .setOwner(ThisUser.owner())
             .setName(name)
             .setRequestId(requestId);
     surroundings.addTo(request);
@@ -266,7 +268,7 @@ final class RunCommand implements Callable<Integer> {
     List<String> all = spec.commandLine().getParseResult().originalArgs();
     int before = all.size() - words.size() - 1;
     boolean isCommand = before >= 0 && all.get(before).equals("--");
-    return new Program(words, isCommand, bundle, interpreter);
+    return new Program(words, isCommand, bundle, interpreter.map(Program::words).orElse(List.of()));
   }
 
   private ParameterException refused(String why) {

@@ -1,5 +1,6 @@
 package berth.cli;
 
+import berth.client.Program;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.Entrypoint;

@@ -1,4 +1,4 @@
-package berth.cli;
+package berth.client;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
@@ -15,20 +15,25 @@ import java.util.Optional;
 import java.util.function.Function;
 
 /**
- * What {@code berth run} is to run: a script of this machine with its arguments, or a command.
+ * What is to be run: a script of this machine with its arguments, or a command.
  *
- * @param words what stands after the options
- * @param isCommand whether they stand after {@code --}
- * @param bundle the folder that is sent along
+ * @param words the script or the command, and its arguments
+ * @param isCommand whether it is a command
+ * @param bundle the folder that is sent along; a script is named by its path in it
  * @param interpreter what runs the script, if that was said
  */
-record Program(
-    List<String> words, boolean isCommand, Optional<Path> bundle, Optional<String> interpreter) {
+public record Program(
+    List<String> words, boolean isCommand, Optional<Path> bundle, List<String> interpreter) {
   private static final long MAX_SOURCE_BYTES = 8 << 20;
   private static final int MAX_FIRST_LINE = 255;
 
+  public Program {
+    words = List.copyOf(words);
+    interpreter = List.copyOf(interpreter);
+  }
+
   /** The words of an option that takes several: {@code 'python3 -u'}. */
-  static List<String> words(String text) {
+  public static List<String> words(String text) {
     return text.isBlank() ? List.of() : List.of(text.trim().split("\\s+"));
   }
 
@@ -37,7 +42,7 @@ record Program(
    *
    * @param interpreterOf what the server says runs the sources of a service; none: empty
    */
-  void addTo(RunCodeRequest.Builder request, Function<String, List<String>> interpreterOf)
+  public void addTo(RunCodeRequest.Builder request, Function<String, List<String>> interpreterOf)
       throws IOException {
     if (words.isEmpty() || isCommand) {
       request.addAllCommand(words);
@@ -55,14 +60,17 @@ record Program(
     if (size > MAX_SOURCE_BYTES) {
       throw new BerthException(
           Reason.INVALID,
-          script + " has " + size + " bytes, at most 8 MiB can be sent alone: use --bundle DIR");
+          script
+              + " has "
+              + size
+              + " bytes, at most 8 MiB can be sent alone: send its folder ('--bundle' or 'files')");
     }
     Source.Builder source =
         Source.newBuilder()
             .setFileName(script.getFileName().toString())
             .setContent(ByteString.copyFrom(Files.readAllBytes(script)));
-    if (interpreter.isPresent()) {
-      source.addAllInterpreter(words(interpreter.get()));
+    if (!interpreter.isEmpty()) {
+      source.addAllInterpreter(interpreter);
     } else if (!request.hasService() && firstLine(script).isEmpty()) {
       source.addAllInterpreter(byName(script));
     }
@@ -80,7 +88,7 @@ record Program(
           Reason.INVALID, "the script " + name + " must be named by its path below " + folder);
     }
     checkScript(script, "there is no file " + name + " in the bundle " + folder);
-    List<String> runner = interpreter.map(Program::words).orElse(List.of());
+    List<String> runner = interpreter;
     if (runner.isEmpty() && request.hasService()) {
       runner = interpreterOf.apply(request.getService());
     }
@@ -98,7 +106,8 @@ record Program(
       throw new BerthException(
           Reason.INVALID,
           (Files.isDirectory(script) ? script + " is a folder" : otherwise)
-              + "; a command, rather than a script from here, goes after --");
+              + "; a command, rather than a script from here, goes after -- (in a file:"
+              + " 'command')");
     }
     if (!Files.isReadable(script)) {
       throw new BerthException(Reason.INVALID, "the file " + script + " cannot be read");

@@ -1,0 +1,356 @@
+package berth.client;
+
+import berth.command.DurationConverter;
+import berth.command.SizeConverter;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import picocli.CommandLine.TypeConversionException;
+
+/**
+ * What is to be run, in what, with what, and where. Made by a {@link Builder}:
+ *
+ * <pre>{@code
+ * RunSpec.builder().service("tensorflow").script("train.py", "--epochs", "3").gpus(2).build()
+ * }</pre>
+ *
+ * @param name what it is, for people
+ * @param service the name that an administrator gave an image; empty: none
+ * @param image an image by tag or digest; empty: none
+ * @param entrypoint replaces the image's; empty: the image's own
+ * @param program what runs
+ * @param pip packages of Python that are installed before it starts, as {@code pip install} takes
+ *     them; paths are below the files that are sent along
+ * @param env variables
+ * @param gpus how many GPUs; -1: all of one server
+ * @param gpuModel part of the name that each must have; empty: any
+ * @param minGpuMemoryBytes free memory that each must have
+ * @param memoryBytes the most memory that it may use, and the least that must be free; 0: any
+ * @param cpus the most processors that it may use; 0: any
+ * @param sharedMemoryBytes size of /dev/shm; 0: the service's or the engine's
+ * @param timeLimit how long it may run
+ * @param ports TCP ports to reserve, told in BERTH_PORTS
+ * @param hostNetwork whether it sees the server's network, as those need who serve others
+ * @param mounts folders of the server that it sees
+ * @param waitAtMost how long to wait for what is not free; empty: for ever
+ * @param labels what a server must have
+ * @param servers names of those servers that may be considered; empty: all
+ * @param exclude names of servers that may not
+ */
+public record RunSpec(
+    String name,
+    String service,
+    String image,
+    Optional<List<String>> entrypoint,
+    Program program,
+    List<String> pip,
+    Map<String, String> env,
+    int gpus,
+    String gpuModel,
+    long minGpuMemoryBytes,
+    long memoryBytes,
+    double cpus,
+    long sharedMemoryBytes,
+    Optional<Duration> timeLimit,
+    int ports,
+    boolean hostNetwork,
+    List<Mount> mounts,
+    Optional<Duration> waitAtMost,
+    Map<String, String> labels,
+    Set<String> servers,
+    Set<String> exclude) {
+
+  /**
+   * A folder of the server that the program sees.
+   *
+   * @param source its absolute path there
+   * @param target the absolute path for the program
+   */
+  public record Mount(String source, String target, boolean readOnly) {
+    public Mount {
+      check(
+          source.startsWith("/") && target.startsWith("/"),
+          "the mount " + source + ":" + target + " needs absolute paths");
+    }
+  }
+
+  public RunSpec {
+    pip = List.copyOf(pip);
+    env = Map.copyOf(env);
+    mounts = List.copyOf(mounts);
+    labels = Map.copyOf(labels);
+    servers = Set.copyOf(servers);
+    exclude = Set.copyOf(exclude);
+    entrypoint = entrypoint.map(List::copyOf);
+    check(service.isEmpty() || image.isEmpty(), "both a service and an image are named: which?");
+    check(gpus >= -1, gpus + " GPUs asked; ask for 0 or more, or -1 for all of one server");
+    check(
+        gpus != 0 || gpuModel.isEmpty() && minGpuMemoryBytes == 0,
+        "a model and a memory of GPUs choose among GPUs, and none are asked for");
+    check(
+        memoryBytes >= 0 && minGpuMemoryBytes >= 0 && sharedMemoryBytes >= 0, "less than nothing");
+    check(cpus >= 0 && Double.isFinite(cpus), cpus + " CPUs asked");
+    check(ports >= 0, ports + " ports asked; ask for 0 or more");
+    check(
+        !program.words().isEmpty() || !service.isEmpty() || !image.isEmpty(),
+        "what to run? A script, a command, or an image that does something");
+  }
+
+  public static Builder builder() {
+    return new Builder();
+  }
+
+  private static void check(boolean right, String otherwise) {
+    if (!right) {
+      throw new BerthException(Reason.INVALID, otherwise);
+    }
+  }
+
+  /**
+   * Gathers what a run is made of. What is never said has the default that the record names. For
+   * one thread.
+   */
+  public static final class Builder {
+    private String name = "";
+    private String service = "";
+    private String image = "";
+    private Optional<List<String>> entrypoint = Optional.empty();
+    private List<String> words = List.of();
+    private boolean isCommand;
+    private Optional<Path> files = Optional.empty();
+    private List<String> interpreter = List.of();
+    private List<String> pip = List.of();
+    private final Map<String, String> env = new LinkedHashMap<>();
+    private int gpus;
+    private String gpuModel = "";
+    private long minGpuMemoryBytes;
+    private long memoryBytes;
+    private double cpus;
+    private long sharedMemoryBytes;
+    private Optional<Duration> timeLimit = Optional.empty();
+    private int ports;
+    private boolean hostNetwork;
+    private final List<Mount> mounts = new ArrayList<>();
+    private Optional<Duration> waitAtMost = Optional.empty();
+    private final Map<String, String> labels = new LinkedHashMap<>();
+    private final Set<String> servers = new LinkedHashSet<>();
+    private final Set<String> exclude = new LinkedHashSet<>();
+
+    private Builder() {}
+
+    /** What it is, in a few words that others see. */
+    public Builder name(String name) {
+      this.name = name;
+      return this;
+    }
+
+    /** Runs in the image that the administrator gave this name, rather than in another one. */
+    public Builder service(String service) {
+      this.service = service;
+      this.image = "";
+      return this;
+    }
+
+    /** Runs in this image, rather than in that of a service. */
+    public Builder image(String image) {
+      this.image = image;
+      this.service = "";
+      return this;
+    }
+
+    /** Replaces the image's entrypoint; without words: the command is run directly. */
+    public Builder entrypoint(List<String> words) {
+      this.entrypoint = Optional.of(words);
+      return this;
+    }
+
+    /** Runs a script of this machine: below {@link #files}, if those are sent, else a file. */
+    public Builder script(String script, String... arguments) {
+      List<String> all = new ArrayList<>(List.of(script));
+      all.addAll(List.of(arguments));
+      return program(all, false);
+    }
+
+    /** Runs something that the image has. */
+    public Builder command(String... words) {
+      return program(List.of(words), true);
+    }
+
+    /** The same for words that are at hand as a list. */
+    public Builder program(List<String> words, boolean isCommand) {
+      this.words = words;
+      this.isCommand = isCommand;
+      return this;
+    }
+
+    /** Sends this folder along, all but {@code .git}; the program starts in it. */
+    public Builder files(Path folder) {
+      this.files = Optional.of(folder);
+      return this;
+    }
+
+    /** What runs the script, such as {@code python3 -u}; else the service or the script says it. */
+    public Builder interpreter(List<String> words) {
+      this.interpreter = words;
+      return this;
+    }
+
+    /** Installs these packages of Python before the start, as {@code pip install} takes them. */
+    public Builder pip(List<String> packages) {
+      this.pip = packages;
+      return this;
+    }
+
+    /** Sets a variable. */
+    public Builder env(String name, String value) {
+      env.put(name, value);
+      return this;
+    }
+
+    /** So many GPUs of one server; -1: all that are healthy. */
+    public Builder gpus(int count) {
+      this.gpus = count;
+      return this;
+    }
+
+    /** Only GPUs with this in their name, such as {@code A100}. */
+    public Builder gpuModel(String part) {
+      this.gpuModel = part;
+      return this;
+    }
+
+    /** Only GPUs with so much free memory, such as {@code 40g}. */
+    public Builder minGpuMemory(String size) {
+      this.minGpuMemoryBytes = bytes(size);
+      return this;
+    }
+
+    /** The most memory that it may use, which must be free in the beginning, such as {@code 8g}. */
+    public Builder memory(String size) {
+      this.memoryBytes = bytes(size);
+      return this;
+    }
+
+    /** The most processors that it may use; also parts of one. */
+    public Builder cpus(double cpus) {
+      this.cpus = cpus;
+      return this;
+    }
+
+    /** Size of /dev/shm, such as {@code 1g}. */
+    public Builder sharedMemory(String size) {
+      this.sharedMemoryBytes = bytes(size);
+      return this;
+    }
+
+    /** How long it may run, such as {@code 2h}. */
+    public Builder timeLimit(String duration) {
+      return timeLimit(duration(duration));
+    }
+
+    /** How long it may run. */
+    public Builder timeLimit(Duration duration) {
+      this.timeLimit = Optional.of(duration);
+      return this;
+    }
+
+    /** So many TCP ports of the server, told to the program in BERTH_PORTS. */
+    public Builder ports(int count) {
+      this.ports = count;
+      return this;
+    }
+
+    /** Shows the program the server's network. */
+    public Builder hostNetwork() {
+      this.hostNetwork = true;
+      return this;
+    }
+
+    /** Shows the program a folder of the server. */
+    public Builder mount(String source, String target, boolean readOnly) {
+      mounts.add(new Mount(source, target, readOnly));
+      return this;
+    }
+
+    /** How long to wait for what is not free, such as {@code 10m}; {@code 0s}: not at all. */
+    public Builder waitAtMost(String duration) {
+      return waitAtMost(duration(duration));
+    }
+
+    /** How long to wait for what is not free. */
+    public Builder waitAtMost(Duration duration) {
+      this.waitAtMost = Optional.of(duration);
+      return this;
+    }
+
+    /** Only servers that have this label. */
+    public Builder label(String key, String value) {
+      labels.put(key, value);
+      return this;
+    }
+
+    /** Only these servers, and those that earlier calls named. */
+    public Builder servers(String... names) {
+      servers.addAll(List.of(names));
+      return this;
+    }
+
+    /** Not these servers, nor those that earlier calls named. */
+    public Builder exclude(String... names) {
+      exclude.addAll(List.of(names));
+      return this;
+    }
+
+    /**
+     * @throws BerthException if something contradicts itself
+     */
+    public RunSpec build() {
+      return new RunSpec(
+          name,
+          service,
+          image,
+          entrypoint,
+          new Program(words, isCommand, files, interpreter),
+          pip,
+          env,
+          gpus,
+          gpuModel,
+          minGpuMemoryBytes,
+          memoryBytes,
+          cpus,
+          sharedMemoryBytes,
+          timeLimit,
+          ports,
+          hostNetwork,
+          mounts,
+          waitAtMost,
+          labels,
+          servers,
+          exclude);
+    }
+
+    private static long bytes(String size) {
+      try {
+        return new SizeConverter().convert(size);
+      } catch (TypeConversionException e) {
+        throw new BerthException(Reason.INVALID, e.getMessage(), e);
+      }
+    }
+
+    private static Duration duration(String text) {
+      try {
+        return new DurationConverter().convert(text);
+      } catch (TypeConversionException e) {
+        throw new BerthException(Reason.INVALID, e.getMessage(), e);
+      }
+    }
+  }
+}

@@ -1,0 +1,223 @@
+package berth.client.cluster;
+
+import berth.client.RunSpec;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.function.Consumer;
+
+/**
+ * The tasks that are to work together. Made by a {@link Builder}:
+ *
+ * <pre>{@code
+ * ClusterRequest.named("mnist")
+ *     .all(task -> task.service("tensorflow").script("train.py"))
+ *     .task("chief", 1, chief -> chief.gpus(1))
+ *     .task("worker", 4, worker -> worker.gpus(1))
+ *     .task("ps", 2, ps -> ps.memory("8g"))
+ *     .build()
+ * }</pre>
+ *
+ * @param name what it is, for people
+ * @param groups the tasks by their types, in the order in which they are numbered and shown
+ * @param layout where tasks go that could go to several servers
+ * @param waitAtMost how long to wait until everything is free; empty: for ever
+ * @param timeLimit how long the training may last
+ * @param startTimeout how long the tasks may take to start
+ * @param stopGrace time between the request to end, and its enforcement
+ * @param evaluatorGrace how long the evaluator may go on after the training
+ */
+public record ClusterRequest(
+    String name,
+    List<TaskGroup> groups,
+    Layout layout,
+    Optional<Duration> waitAtMost,
+    Optional<Duration> timeLimit,
+    Duration startTimeout,
+    Duration stopGrace,
+    Duration evaluatorGrace) {
+  private static final int LONGEST_NAME = 100;
+  private static final int MOST_TASKS = 10_000;
+
+  /** Where tasks go that could go to several servers. */
+  public enum Layout {
+    /** To as many servers as possible. */
+    SPREAD,
+    /** To as few servers as possible. */
+    PACK
+  }
+
+  public ClusterRequest {
+    groups = List.copyOf(groups);
+    check(
+        name.matches("[A-Za-z0-9][A-Za-z0-9._-]*") && name.length() <= LONGEST_NAME,
+        "'" + name + "' is not the name of a cluster: letters, digits, and . _ - only");
+    check(!groups.isEmpty(), "the cluster " + name + " has no tasks");
+    Set<String> types = new HashSet<>();
+    for (TaskGroup group : groups) {
+      check(types.add(group.type()), "'" + group.type() + "' is given twice");
+    }
+    check(
+        !types.contains(TaskGroup.MASTER)
+            || !types.contains(TaskGroup.CHIEF) && !types.contains(TaskGroup.EVALUATOR),
+        "'master' is the old name of 'chief': TensorFlow takes it neither beside a 'chief' nor with"
+            + " an 'evaluator'");
+    check(
+        groups.stream().anyMatch(TaskGroup::trains),
+        "the cluster "
+            + name
+            + " has only tasks that others stop: one must end by itself, such as 'worker'");
+    check(
+        groups.stream().mapToLong(TaskGroup::instances).sum() <= MOST_TASKS,
+        "the cluster " + name + " has more than " + MOST_TASKS + " tasks");
+  }
+
+  private static void check(boolean right, String otherwise) {
+    if (!right) {
+      throw new BerthException(Reason.INVALID, otherwise);
+    }
+  }
+
+  /** All tasks, by the order of their groups. */
+  public List<TaskName> tasks() {
+    return groups.stream().flatMap(group -> group.tasks().stream()).toList();
+  }
+
+  /** The group of a task of this cluster. */
+  public TaskGroup group(TaskName task) {
+    return groups.stream()
+        .filter(group -> group.type().equals(task.type()))
+        .findFirst()
+        .orElseThrow();
+  }
+
+  /** Begins a request. */
+  public static Builder named(String name) {
+    return new Builder(name);
+  }
+
+  /** Gathers what a cluster is made of. For one thread. */
+  public static final class Builder {
+    private record Begun(int instances, Consumer<RunSpec.Builder> details) {}
+
+    private String name;
+    private final List<Consumer<RunSpec.Builder>> all = new ArrayList<>();
+    private final Map<String, Begun> groups = new LinkedHashMap<>();
+    private final Map<String, Boolean> background = new LinkedHashMap<>();
+    private Layout layout = Layout.SPREAD;
+    private Optional<Duration> waitAtMost = Optional.empty();
+    private Optional<Duration> timeLimit = Optional.empty();
+    private Duration startTimeout = Duration.ofMinutes(10);
+    private Duration stopGrace = Duration.ofSeconds(10);
+    private Duration evaluatorGrace = Duration.ofMinutes(1);
+
+    private Builder(String name) {
+      this.name = name;
+    }
+
+    public Builder name(String name) {
+      this.name = name;
+      return this;
+    }
+
+    /** Says something of all tasks, before each says its own. */
+    public Builder all(Consumer<RunSpec.Builder> details) {
+      all.add(details);
+      return this;
+    }
+
+    /**
+     * Adds the tasks of one type.
+     *
+     * @param details what they are, need and may, beyond what all have
+     * @throws BerthException if there are some already
+     */
+    public Builder task(String type, int instances, Consumer<RunSpec.Builder> details) {
+      check(
+          groups.put(type, new Begun(instances, details)) == null, "'" + type + "' is given twice");
+      return this;
+    }
+
+    /** Whether the tasks of a type are stopped when the others are done. */
+    public Builder background(String type, boolean stopped) {
+      background.put(type, stopped);
+      return this;
+    }
+
+    public Builder layout(Layout layout) {
+      this.layout = layout;
+      return this;
+    }
+
+    /** How long to wait until everything is free; nothing: not at all. */
+    public Builder waitAtMost(Duration time) {
+      this.waitAtMost = Optional.of(time);
+      return this;
+    }
+
+    /** How long the training may last. */
+    public Builder timeLimit(Duration time) {
+      this.timeLimit = Optional.of(time);
+      return this;
+    }
+
+    /** How long the tasks may take to start, with the fetching of images. */
+    public Builder startTimeout(Duration time) {
+      this.startTimeout = time;
+      return this;
+    }
+
+    /** Time between the request to a task to end, and its enforcement. */
+    public Builder stopGrace(Duration time) {
+      this.stopGrace = time;
+      return this;
+    }
+
+    /** How long the evaluator may go on after the training. */
+    public Builder evaluatorGrace(Duration time) {
+      this.evaluatorGrace = time;
+      return this;
+    }
+
+    /**
+     * @throws BerthException if something is missing, or contradicts itself
+     */
+    public ClusterRequest build() {
+      List<TaskGroup> built = new ArrayList<>();
+      groups.forEach((type, begun) -> built.add(group(type, begun)));
+      background
+          .keySet()
+          .forEach(type -> check(groups.containsKey(type), "there are no tasks '" + type + "'"));
+      return new ClusterRequest(
+          name, built, layout, waitAtMost, timeLimit, startTimeout, stopGrace, evaluatorGrace);
+    }
+
+    private TaskGroup group(String type, Begun begun) {
+      RunSpec.Builder run = RunSpec.builder();
+      all.forEach(details -> details.accept(run));
+      if (type.equals(TaskGroup.TENSORBOARD)) {
+        // What the others run is not meant for it.
+        run.command("tensorboard", "--logdir", ".", "--host", "{host}", "--port", "{port}");
+      }
+      begun.details().accept(run);
+      RunSpec spec;
+      try {
+        spec = run.hostNetwork().build();
+      } catch (BerthException e) {
+        throw new BerthException(e.reason(), "'" + type + "': " + e.getMessage(), e);
+      }
+      return new TaskGroup(
+          type,
+          begun.instances(),
+          spec,
+          background.getOrDefault(type, TaskGroup.usuallyInBackground(type)));
+    }
+  }
+}

@@ -1,0 +1,54 @@
+package berth.client.cluster;
+
+import berth.command.ExitCode;
+import java.time.Duration;
+import java.util.List;
+
+/**
+ * How a cluster ended.
+ *
+ * @param why which task failed and how, or who stopped it; empty if all went well
+ * @param tasks how each task ended, in their order; none if nothing was ever started
+ * @param wallTime from the request to the end
+ */
+public record ClusterResult(
+    String name, Outcome outcome, String why, List<TaskResult> tasks, Duration wallTime) {
+
+  /** What became of the training. */
+  public enum Outcome {
+    /** It is done. */
+    SUCCEEDED,
+    /** A task failed, or not all could be started. */
+    FAILED,
+    /** Its time was over. */
+    TIME_LIMIT,
+    /** Somebody stopped it. */
+    CANCELLED
+  }
+
+  public ClusterResult {
+    tasks = List.copyOf(tasks);
+  }
+
+  public boolean succeeded() {
+    return outcome == Outcome.SUCCEEDED;
+  }
+
+  /**
+   * What a program that stands for the cluster should exit with: 0 only if the training succeeded,
+   * else the exit code of the first task that failed; 124 if the time was over, 125 if no program
+   * is to blame.
+   */
+  public int exitCode() {
+    return switch (outcome) {
+      case SUCCEEDED -> ExitCode.OK;
+      case TIME_LIMIT -> ExitCode.TIME_LIMIT;
+      case FAILED, CANCELLED ->
+          tasks.stream()
+              .filter(task -> task.end() == TaskResult.End.FINISHED && !task.well())
+              .mapToInt(task -> task.exitCode().orElse(ExitCode.BERTH_FAILED))
+              .findFirst()
+              .orElse(ExitCode.BERTH_FAILED);
+    };
+  }
+}

@@ -1,0 +1,69 @@
+package berth.client.cluster;
+
+import berth.client.RunSpec;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import java.util.List;
+import java.util.stream.IntStream;
+
+/**
+ * The tasks of one type: equal but for their number.
+ *
+ * @param instances how many
+ * @param run what each of them is, needs and may; its servers, exclusions and labels say where
+ * @param background whether its tasks never end by themselves, and are stopped when the others are
+ *     done
+ */
+public record TaskGroup(String type, int instances, RunSpec run, boolean background) {
+  /** Stores the variables of a model. */
+  public static final String PS = "ps";
+
+  /** Trains, and leads the workers. */
+  public static final String CHIEF = "chief";
+
+  /** What {@code chief} was called before; TensorFlow 1 knows both. */
+  public static final String MASTER = "master";
+
+  /** Trains. */
+  public static final String WORKER = "worker";
+
+  /** Looks at checkpoints while the others train. */
+  public static final String EVALUATOR = "evaluator";
+
+  /** Shows how the training goes. */
+  public static final String TENSORBOARD = "tensorboard";
+
+  public TaskGroup {
+    TaskName.checkType(type);
+    check(type, instances >= 1, "asks for " + instances + " instances; at least one is needed");
+    check(
+        type,
+        instances == 1 || !isChief(type),
+        "asks for " + instances + " instances, but a cluster has one at most");
+    check(type, run.ports() == 0, "asks for ports; every task of a cluster has one anyway");
+  }
+
+  private static void check(String type, boolean right, String otherwise) {
+    if (!right) {
+      throw new BerthException(Reason.INVALID, "'" + type + "' " + otherwise);
+    }
+  }
+
+  static boolean isChief(String type) {
+    return type.equals(CHIEF) || type.equals(MASTER);
+  }
+
+  /** Whether tasks of this type are stopped at the end, unless something else is said. */
+  static boolean usuallyInBackground(String type) {
+    return type.equals(PS) || type.equals(TENSORBOARD);
+  }
+
+  /** Whether the end of its tasks is the end of the training. */
+  public boolean trains() {
+    return !background && !type.equals(EVALUATOR);
+  }
+
+  List<TaskName> tasks() {
+    return IntStream.range(0, instances).mapToObj(i -> new TaskName(type, i)).toList();
+  }
+}

@@ -1,0 +1,46 @@
+package berth.client.cluster;
+
+import java.time.Duration;
+import java.util.OptionalInt;
+
+/**
+ * How a task ended.
+ *
+ * @param server the name of its server
+ * @param runId its run there; empty if it never got so far
+ * @param exitCode of its program; empty if that never ran, or nobody knows
+ * @param why the same in words, for people
+ * @param wallTime from the start of its program to its end
+ */
+public record TaskResult(
+    TaskName task,
+    String server,
+    String runId,
+    End end,
+    OptionalInt exitCode,
+    String why,
+    Duration wallTime) {
+
+  /** The ways in which a task can end. */
+  public enum End {
+    /** By itself, well or not: see the exit code. */
+    FINISHED,
+    /** It was stopped, since it was not needed any more: the training was over. */
+    STOPPED,
+    /** It was stopped because another task failed, or because somebody wanted it. */
+    CANCELLED,
+    /** Its time was over. */
+    TIME_LIMIT,
+    /** It used more memory than it may. */
+    OUT_OF_MEMORY,
+    /** It could not be started. */
+    NOT_STARTED,
+    /** Its server is lost. */
+    SERVER_LOST
+  }
+
+  /** Whether it did what it should, as far as it was asked to. */
+  public boolean well() {
+    return end == End.STOPPED || end == End.FINISHED && exitCode.orElse(-1) == 0;
+  }
+}

@@ -1,0 +1,6 @@
+/**
+ * Programs on several servers that know each other's addresses. {@link
+ * berth.client.cluster.Planner} places their tasks, {@link berth.client.cluster.Cluster} is the
+ * life of them all, {@link berth.client.cluster.ClusterSpec} is what they know of each other.
+ */
+package berth.client.cluster;
