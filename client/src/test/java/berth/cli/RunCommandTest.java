@@ -104,7 +104,7 @@ class RunCommandTest {
     assertThat(request.getName()).isEqualTo("study");
     assertThat(request.getRequestId()).isEqualTo("r1");
     assertThat(request.getDetached()).isTrue();
-    assertThat(request.getOwner()).isEqualTo(Requests.owner());
+    assertThat(request.getOwner()).isEqualTo(berth.client.ThisUser.owner());
   }
 
   @Test
