@@ -82,6 +82,11 @@ public final class RegistryClient implements AutoCloseable {
     return servers;
   }
 
+  /** Returns all servers, by name. */
+  public List<GpuServer> servers() {
+    return listServers(ServerFilter.getDefaultInstance()).stream().map(GpuServer::of).toList();
+  }
+
   /** Returns who could take a request; that nobody can is no failure. */
   public FindGpusResponse findGpus(FindGpusRequest request) {
     return calling(stub -> stub.findGpus(request));

@@ -2,6 +2,7 @@ package berth.client;
 
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.Reason;
 import berth.rpc.RpcChannel;
 import berth.rpc.Statuses;
 import berth.v1.ListReservationsRequest;
@@ -9,6 +10,7 @@ import berth.v1.ListReservationsResponse;
 import berth.v1.ReleaseRequest;
 import berth.v1.RenewRequest;
 import berth.v1.RenewResponse;
+import berth.v1.Reservation;
 import berth.v1.ReservationServiceGrpc;
 import berth.v1.ReservationServiceGrpc.ReservationServiceBlockingStub;
 import berth.v1.ReserveRequest;
@@ -53,6 +55,28 @@ public final class ReservationClient implements AutoCloseable {
             consumer.accept(responses.next());
           }
           return null;
+        });
+  }
+
+  /**
+   * Reserves what is free now, or nothing.
+   *
+   * @param request one that does not wait, and does not live by its stream
+   * @throws BerthException also if the server does not answer in time: then nobody knows whether it
+   *     has reserved, and the same request id tells
+   */
+  public Reservation reserveNow(ReserveRequest request, Duration timeout) {
+    return calling(
+        stub -> {
+          Iterator<ReserveResponse> responses = within(stub, timeout).reserve(request);
+          Reservation granted = null;
+          while (responses.hasNext()) {
+            granted = responses.next().getGranted();
+          }
+          if (granted == null) {
+            throw new BerthException(Reason.INTERNAL, peer + " ended the call without an answer");
+          }
+          return granted;
         });
   }
 

@@ -105,7 +105,7 @@ public final class Planner {
             + needs(group.run())
             + (failed.placed.isEmpty()
                 ? ""
-                : ", beside the " + failed.placed.size() + " tasks that are placed already")
+                : ", after " + failed.placed.size() + " of " + request.tasks().size() + " tasks")
             + ": "
             + (failed.rooms.isEmpty() ? "no server is registered" : others)
             + (more > 0 ? "; and " + more + " more" : ""));

@@ -24,19 +24,30 @@ public record TaskResult(
   /** The ways in which a task can end. */
   public enum End {
     /** By itself, well or not: see the exit code. */
-    FINISHED,
+    FINISHED("finished"),
     /** It was stopped, since it was not needed any more: the training was over. */
-    STOPPED,
+    STOPPED("stopped when the training was over"),
     /** It was stopped because another task failed, or because somebody wanted it. */
-    CANCELLED,
+    CANCELLED("cancelled"),
     /** Its time was over. */
-    TIME_LIMIT,
+    TIME_LIMIT("its time was over"),
     /** It used more memory than it may. */
-    OUT_OF_MEMORY,
+    OUT_OF_MEMORY("out of memory"),
     /** It could not be started. */
-    NOT_STARTED,
+    NOT_STARTED("could not be started"),
     /** Its server is lost. */
-    SERVER_LOST
+    SERVER_LOST("its server is lost");
+
+    private final String words;
+
+    End(String words) {
+      this.words = words;
+    }
+
+    /** The same for people. */
+    public String words() {
+      return words;
+    }
   }
 
   /** Whether it did what it should, as far as it was asked to. */
