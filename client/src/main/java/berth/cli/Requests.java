@@ -1,12 +1,8 @@
 package berth.cli;
 
 import berth.command.GpuOptions;
-import berth.rpc.Messages;
 import berth.v1.GpuRequest;
 import berth.v1.GpuSet;
-import berth.v1.WaitTime;
-import java.time.Duration;
-import java.util.Optional;
 
 /** The parts of requests that several commands make. */
 final class Requests {
@@ -23,11 +19,5 @@ final class Requests {
       wanted.setExactly(GpuSet.newBuilder().addAllIds(options.ids()));
     }
     return wanted.build();
-  }
-
-  static WaitTime wait(Optional<Duration> limit) {
-    return limit.isPresent()
-        ? WaitTime.newBuilder().setAtMost(Messages.duration(limit.get())).build()
-        : WaitTime.newBuilder().setForever(true).build();
   }
 }

@@ -125,7 +125,7 @@ final class ReserveCommand implements Callable<Integer> {
     ReserveRequest.Builder request =
         ReserveRequest.newBuilder()
             .setPortCount(ports)
-            .setWait(Requests.wait(gpus.waitAtMost()))
+            .setWait(Messages.waitTime(gpus.waitAtMost()))
             .setLifetime(lifetime())
             .setOwner(ThisUser.owner())
             .setPurpose(purpose)

@@ -1,10 +1,10 @@
 package berth.cli;
 
 import berth.cli.ServerFilterOptions.LabelOption;
-import berth.client.Bundle;
 import berth.client.FollowedRun;
 import berth.client.PlacedRun;
 import berth.client.Program;
+import berth.client.ProgramDelivery;
 import berth.client.RegistryClient;
 import berth.client.RunClient;
 import berth.client.ThisUser;
@@ -12,25 +12,23 @@ import berth.command.ExitCode;
 import berth.command.GpuOptions;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.v1.DownloadFilesRequest;
-import berth.v1.ListServicesResponse;
 import berth.v1.RunCodeRequest;
 import berth.v1.RunEvent;
 import berth.v1.RunExited;
 import berth.v1.ServerFilter;
-import berth.v1.Service;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.Callable;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
-import java.util.stream.Stream;
+import java.util.function.UnaryOperator;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
@@ -69,7 +67,6 @@ import picocli.CommandLine.Spec;
     })
 final class RunCommand implements Callable<Integer> {
   private static final int BROKEN_PIPE = 128 + 13;
-  private static final Duration UPLOAD_PATIENCE = Duration.ofSeconds(60);
 
   @Mixin private ServerOption server;
   @Mixin private LabelOption labels;
@@ -168,16 +165,20 @@ final class RunCommand implements Callable<Integer> {
   public Integer call() throws IOException {
     RunCodeRequest request = request().build();
     try (Servers servers = server.servers();
-        Bundle packed = bundle.map(Bundle::new).orElse(null)) {
+        ProgramDelivery program = new ProgramDelivery(program(), List.of())) {
       ServerFilter filter = labels.filter(servers);
       if (servers.registry().isPresent() && reservation.isEmpty()) {
-        return runAnywhere(servers.registry().get(), filter, request, packed);
+        return runAnywhere(servers.registry().get(), filter, request, program);
       }
       Address address =
           reservation.isEmpty() ? servers.one() : FoundReservation.server(servers, reservation);
       try (RunClient client = RunClient.of(address)) {
         RunCodeRequest.Builder whole = request.toBuilder();
-        complete(whole, client, () -> client.listServices(ServerOption.TIMEOUT), packed);
+        program.complete(
+            whole,
+            client,
+            () -> client.listServices(ServerOption.TIMEOUT),
+            UnaryOperator.identity());
         RunView view = view();
         return follow(
             () -> client, view, () -> new FollowedRun(client, events(view)).run(whole.build()));
@@ -186,7 +187,7 @@ final class RunCommand implements Callable<Integer> {
   }
 
   private int runAnywhere(
-      RegistryClient registry, ServerFilter filter, RunCodeRequest request, Bundle packed)
+      RegistryClient registry, ServerFilter filter, RunCodeRequest request, ProgramDelivery program)
       throws IOException {
     if (!requestId.isEmpty()) {
       throw refused("--request-id is known to one server only: say --server too");
@@ -202,7 +203,8 @@ final class RunCommand implements Callable<Integer> {
               run.run(
                   request,
                   filter,
-                  (whole, client, services) -> complete(whole, client, () -> services, packed)));
+                  (whole, client, services) ->
+                      program.complete(whole, client, () -> services, UnaryOperator.identity())));
     }
   }
 
@@ -216,19 +218,6 @@ final class RunCommand implements Callable<Integer> {
     return detach
         ? event -> System.out.println(json ? Json.line(event) : event.getAccepted().getRunId())
         : view;
-  }
-
-  /** Adds what depends on the server, and uploads the bundle to it. */
-  private void complete(
-      RunCodeRequest.Builder request,
-      RunClient client,
-      Supplier<ListServicesResponse> services,
-      Bundle packed)
-      throws IOException {
-    program().addTo(request, service -> interpreter(service, services.get()));
-    if (packed != null) {
-      request.setBundle(packed.upload(client, UPLOAD_PATIENCE));
-    }
   }
 
   /** The request, without the code and the command. */
@@ -255,7 +244,7 @@ final class RunCommand implements Callable<Integer> {
       throw refused("--min-memory and --model choose among GPUs: say --gpus N too");
     }
     if (request.hasGpus() || ports > 0) {
-      request.setWait(Requests.wait(gpus.waitAtMost()));
+      request.setWait(Messages.waitTime(gpus.waitAtMost()));
     }
     if (words.isEmpty() && !surroundings.given()) {
       throw refused("what to run? A script, a command after --, or an image that does something");
@@ -330,15 +319,5 @@ final class RunCommand implements Callable<Integer> {
               + ":PATH .'",
           e);
     }
-  }
-
-  private static List<String> interpreter(String name, ListServicesResponse services) {
-    for (Service service : services.getServicesList()) {
-      if (Stream.concat(Stream.of(service.getName()), service.getAliasesList().stream())
-          .anyMatch(name::equalsIgnoreCase)) {
-        return service.getInterpreterList();
-      }
-    }
-    return List.of();
   }
 }

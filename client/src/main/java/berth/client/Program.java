@@ -13,6 +13,8 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.Optional;
 import java.util.function.Function;
+import java.util.function.UnaryOperator;
+import java.util.stream.Stream;
 
 /**
  * What is to be run: a script of this machine with its arguments, or a command.
@@ -37,23 +39,39 @@ public record Program(
     return text.isBlank() ? List.of() : List.of(text.trim().split("\\s+"));
   }
 
+  /** The same with other words for its command, or for the arguments of its script. */
+  Program with(UnaryOperator<String> change) {
+    int kept = isCommand ? 0 : 1;
+    List<String> changed =
+        Stream.concat(words.stream().limit(kept), words.stream().skip(kept).map(change)).toList();
+    return new Program(changed, isCommand, bundle, interpreter);
+  }
+
   /**
    * Adds the code and the command, all but the digest of the bundle.
    *
+   * @param before words that run what they are followed by; none: the program is run directly
    * @param interpreterOf what the server says runs the sources of a service; none: empty
    */
-  public void addTo(RunCodeRequest.Builder request, Function<String, List<String>> interpreterOf)
+  void addTo(
+      RunCodeRequest.Builder request,
+      List<String> before,
+      Function<String, List<String>> interpreterOf)
       throws IOException {
     if (words.isEmpty() || isCommand) {
-      request.addAllCommand(words);
+      request.addAllCommand(before).addAllCommand(words);
     } else if (bundle.isPresent()) {
-      addBundledScript(request, bundle.get(), interpreterOf);
+      addBundledScript(request, bundle.get(), before, interpreterOf);
     } else {
-      addSource(request);
+      addSource(request, before, interpreterOf);
     }
   }
 
-  private void addSource(RunCodeRequest.Builder request) throws IOException {
+  private void addSource(
+      RunCodeRequest.Builder request,
+      List<String> before,
+      Function<String, List<String>> interpreterOf)
+      throws IOException {
     Path script = Path.of(words.get(0));
     checkScript(script, "there is no file " + script);
     long size = Files.size(script);
@@ -69,7 +87,9 @@ public record Program(
         Source.newBuilder()
             .setFileName(script.getFileName().toString())
             .setContent(ByteString.copyFrom(Files.readAllBytes(script)));
-    if (!interpreter.isEmpty()) {
+    if (!before.isEmpty()) {
+      source.addAllInterpreter(before).addAllInterpreter(runner(request, script, interpreterOf));
+    } else if (!interpreter.isEmpty()) {
       source.addAllInterpreter(interpreter);
     } else if (!request.hasService() && firstLine(script).isEmpty()) {
       source.addAllInterpreter(byName(script));
@@ -79,7 +99,10 @@ public record Program(
 
   // The server knows nothing of a script in a bundle, so the command names what runs it.
   private void addBundledScript(
-      RunCodeRequest.Builder request, Path folder, Function<String, List<String>> interpreterOf)
+      RunCodeRequest.Builder request,
+      Path folder,
+      List<String> before,
+      Function<String, List<String>> interpreterOf)
       throws IOException {
     String name = words.get(0);
     Path script = folder.resolve(name);
@@ -88,6 +111,16 @@ public record Program(
           Reason.INVALID, "the script " + name + " must be named by its path below " + folder);
     }
     checkScript(script, "there is no file " + name + " in the bundle " + folder);
+    request
+        .addAllCommand(before)
+        .addAllCommand(runner(request, script, interpreterOf))
+        .addCommand(name)
+        .addAllCommand(arguments());
+  }
+
+  private List<String> runner(
+      RunCodeRequest.Builder request, Path script, Function<String, List<String>> interpreterOf)
+      throws IOException {
     List<String> runner = interpreter;
     if (runner.isEmpty() && request.hasService()) {
       runner = interpreterOf.apply(request.getService());
@@ -95,10 +128,7 @@ public record Program(
     if (runner.isEmpty()) {
       runner = firstLine(script);
     }
-    if (runner.isEmpty()) {
-      runner = byName(script);
-    }
-    request.addAllCommand(runner).addCommand(name).addAllCommand(arguments());
+    return runner.isEmpty() ? byName(script) : runner;
   }
 
   private void checkScript(Path script, String otherwise) {

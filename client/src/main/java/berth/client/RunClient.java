@@ -173,6 +173,11 @@ public final class RunClient implements AutoCloseable {
     channel.close();
   }
 
+  /** Who is called, the same for all clients of one server. */
+  String peer() {
+    return peer;
+  }
+
   /** Connects with the next call, however many attempts have failed. */
   void connectNow() {
     channel.connectNow();

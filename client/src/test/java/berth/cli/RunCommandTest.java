@@ -3,14 +3,20 @@ package berth.cli;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import berth.client.ProgramDelivery;
+import berth.client.RunClient;
+import berth.fake.FakeRuns;
+import berth.fake.Upload;
 import berth.rpc.Messages;
 import berth.v1.Entrypoint;
 import berth.v1.GpuRequest;
 import berth.v1.GpuSet;
 import berth.v1.Limits;
+import berth.v1.ListServicesResponse;
 import berth.v1.Mount;
 import berth.v1.Network;
 import berth.v1.RunCodeRequest;
+import berth.v1.Service;
 import berth.v1.UserId;
 import berth.v1.WaitTime;
 import berth.v1.WarningSignal;
@@ -21,6 +27,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -29,6 +36,11 @@ import picocli.CommandLine;
 
 /** What {@code berth run} makes of its command line. */
 class RunCommandTest {
+  private static final ListServicesResponse TENSORFLOW =
+      ListServicesResponse.newBuilder()
+          .addServices(Service.newBuilder().setName("TF").addInterpreter("service-python"))
+          .build();
+
   @TempDir private Path folder;
 
   @Test
@@ -223,7 +235,12 @@ class RunCommandTest {
     berth.parseArgs(words.toArray(String[]::new));
     RunCommand run = berth.getSubcommands().get("run").getCommand();
     RunCodeRequest.Builder request = run.request();
-    run.program().addTo(request, service -> List.of("service-python"));
+    try (FakeRuns server = new FakeRuns();
+        RunClient client = RunClient.of(server.address());
+        ProgramDelivery program = new ProgramDelivery(run.program(), List.of())) {
+      server.onUpload = answer -> new Upload(answer, true);
+      program.complete(request, client, () -> TENSORFLOW, UnaryOperator.identity());
+    }
     return request.build();
   }
 

@@ -1,8 +1,10 @@
 package berth.rpc;
 
+import berth.v1.WaitTime;
 import com.google.protobuf.Timestamp;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.Optional;
 
 /** Translates times between Java and protobuf. */
 public final class Messages {
@@ -28,5 +30,12 @@ public final class Messages {
 
   public static Duration duration(com.google.protobuf.Duration duration) {
     return Duration.ofSeconds(duration.getSeconds(), duration.getNanos());
+  }
+
+  /** How long a request waits in a queue; empty: until it is granted. */
+  public static WaitTime waitTime(Optional<Duration> atMost) {
+    return atMost.isPresent()
+        ? WaitTime.newBuilder().setAtMost(duration(atMost.get())).build()
+        : WaitTime.newBuilder().setForever(true).build();
   }
 }
