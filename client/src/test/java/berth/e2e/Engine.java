@@ -6,6 +6,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.extension.ExtensionContext.Namespace;
 import org.junit.jupiter.api.extension.ParameterContext;
@@ -30,10 +31,14 @@ final class Engine implements AutoCloseable {
 
     @Override
     public Object resolveParameter(ParameterContext parameter, ExtensionContext context) {
+      return of(context);
+    }
+
+    static Engine of(ExtensionContext context) {
       return context
           .getRoot()
           .getStore(Namespace.create(Engine.class))
-          .getOrComputeIfAbsent(Engine.class, key -> new Engine(), Engine.class);
+          .getOrComputeIfAbsent(Engine.class, key -> new Engine(Optional.empty()), Engine.class);
     }
   }
 
@@ -41,7 +46,7 @@ final class Engine implements AutoCloseable {
   private final Process stopper;
   private final String host;
 
-  private Engine() {
+  private Engine(Optional<Engine> origin) {
     try {
       folder = Files.createTempDirectory("berth-engine").toRealPath();
       stopper =
@@ -53,8 +58,14 @@ final class Engine implements AutoCloseable {
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
+    origin.ifPresent(engine -> checked(List.of(SCRIPT, "copy", engine.folder + "", folder + "")));
     start();
     host = script("env").replaceFirst("^DOCKER_HOST=", "").strip();
+  }
+
+  /** Starts another engine, which has the images that this one has now. */
+  Engine copy() {
+    return new Engine(Optional.of(this));
   }
 
   /** Its address, for {@code --docker}. */

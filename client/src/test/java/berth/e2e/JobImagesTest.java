@@ -54,6 +54,23 @@ class JobImagesTest {
           print("torch", torch.__version__, torch.tensor([1.0, 2.0]).sum().item())
       """;
 
+  /** Makes a package, and installs it as far as this user can. */
+  private static final String INSTALL =
+      """
+      import subprocess, sys, zipfile
+      with zipfile.ZipFile("greeting-1.0-py3-none-any.whl", "w") as wheel:
+          wheel.writestr("greeting.py", "print('installed')")
+          about = "greeting-1.0.dist-info/"
+          wheel.writestr(about + "METADATA", "Metadata-Version: 2.1\\nName: greeting\\nVersion: 1.0\\n")
+          wheel.writestr(about + "WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+          wheel.writestr(about + "RECORD", "")
+      subprocess.run(
+          [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--target", "packages",
+           "./greeting-1.0-py3-none-any.whl"], check=True)
+      sys.path.insert(0, "packages")
+      import greeting
+      """;
+
   private static final String NET =
       """
       layer { name: "data" type: "HDF5Data" top: "data" top: "label"
@@ -137,6 +154,15 @@ class JobImagesTest {
     assertThat(result.out())
         .contains(
             "user 1000 in /work\n", "GPUs 0,1 seen as 0,1\n", "python 3.11\n", version + "\n");
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"tensorflow", "pytorch"})
+  void furtherPackagesCanBeInstalledByPip(String service) throws IOException {
+    Result result = run("--service", service, write("install.py", INSTALL).toString());
+
+    assertThat(result.exitCode()).as(result.err()).isZero();
+    assertThat(result.out()).isEqualTo("installed\n");
   }
 
   @ParameterizedTest

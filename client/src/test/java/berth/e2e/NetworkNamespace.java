@@ -7,40 +7,79 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.BasicFileAttributes;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 
 /**
  * A machine as far as networks are concerned, or a switch, apart from the network of this machine.
- * It exists as long as a process in it does; the first one ends with this JVM, however that ends.
+ * It exists as long as a process in it does. The first one ends with this JVM, however that ends,
+ * and kills all others.
  */
 final class NetworkNamespace implements AutoCloseable {
   private static final String BRIDGE = "bridge";
 
-  private final Process first;
+  private static final String FIRST =
+      """
+      echo ready
+      cat
+      left=yes
+      while [ $left ]; do
+        left=
+        for process in /proc/[0-9]*; do
+          if [ $process != /proc/$$ ] && [ $process/ns/net -ef /proc/$$/ns/net ]; then
+            kill -9 ${process#/proc/}
+            left=yes
+          fi
+        done
+      done
+      """;
+
+  private final Path file;
+  private final Optional<Process> first;
   private int interfaces;
 
-  private NetworkNamespace() {
+  private NetworkNamespace(Path file, Optional<Process> first) {
+    this.file = file;
+    this.first = first;
     try {
-      first = new ProcessBuilder("unshare", "--net", "sh", "-c", "echo ready; exec cat").start();
-      assertThat(first.inputReader().readLine()).as("only root can do this").isEqualTo("ready");
-      assertThat(Files.readSymbolicLink(file()))
-          .isNotEqualTo(Files.readSymbolicLink(Path.of("/proc/self/ns/net")));
+      assertThat(Files.readAttributes(file, BasicFileAttributes.class).fileKey())
+          .isNotEqualTo(
+              Files.readAttributes(Path.of("/proc/self/ns/net"), BasicFileAttributes.class)
+                  .fileKey());
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
   }
 
+  private static NetworkNamespace create() {
+    try {
+      // Away from Ctrl-C, which would end it before it has killed the others.
+      Process first = new ProcessBuilder("setsid", "unshare", "--net", "sh", "-c", FIRST).start();
+      assertThat(first.inputReader().readLine()).as("only root can do this").isEqualTo("ready");
+      Path file = Path.of("/proc", Long.toString(first.pid()), "ns/net");
+      return new NetworkNamespace(file, Optional.of(first));
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  /** The machine of an engine. It ends with the engine, and all that is in it too. */
+  static NetworkNamespace of(Engine engine) {
+    return new NetworkNamespace(engine.folder().resolve("netns"), Optional.empty());
+  }
+
   /** A machine without any network but loopback. */
   static NetworkNamespace machine() {
-    NetworkNamespace machine = new NetworkNamespace();
+    NetworkNamespace machine = create();
     machine.ip("link set lo up");
     return machine;
   }
 
   /** A switch, into which machines can be plugged. */
   static NetworkNamespace networkSwitch() {
-    NetworkNamespace networkSwitch = new NetworkNamespace();
+    NetworkNamespace networkSwitch = create();
     networkSwitch.ip("link add " + BRIDGE + " type bridge");
     networkSwitch.ip("link set " + BRIDGE + " up");
     return networkSwitch;
@@ -54,7 +93,7 @@ final class NetworkNamespace implements AutoCloseable {
   NetworkNamespace plugInto(NetworkNamespace networkSwitch, String address) {
     String port = "port" + networkSwitch.interfaces++;
     String mine = "eth" + interfaces++;
-    networkSwitch.ip("link add " + port + " type veth peer name " + mine + " netns " + first.pid());
+    networkSwitch.ip("link add " + port + " type veth peer name " + mine + " netns " + file);
     networkSwitch.ip("link set " + port + " master " + BRIDGE + " up");
     ip("address add " + address + " broadcast + dev " + mine);
     // Without IPv6, which would send something now and then.
@@ -75,17 +114,23 @@ final class NetworkNamespace implements AutoCloseable {
 
   /** A command that runs {@code command} here. */
   List<String> inside(List<String> command) {
-    List<String> words = new ArrayList<>(List.of("nsenter", "--net=" + file()));
+    List<String> words = new ArrayList<>(List.of("nsenter", "--net=" + file));
     words.addAll(command);
     return words;
   }
 
-  private Path file() {
-    return Path.of("/proc", Long.toString(first.pid()), "ns/net");
-  }
-
+  /** Ends all processes in it. */
   @Override
   public void close() {
-    first.destroyForcibly();
+    try {
+      if (first.isPresent()) {
+        first.get().getOutputStream().close();
+        first.get().waitFor();
+      }
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    } catch (InterruptedException e) {
+      throw new AssertionError(e);
+    }
   }
 }
