@@ -38,6 +38,17 @@ public record Program(
   }
 
   /**
+   * Looks whether the script is there.
+   *
+   * @throws BerthException if there is none that can be read
+   */
+  public void check() {
+    if (!words.isEmpty() && !isCommand) {
+      script();
+    }
+  }
+
+  /**
    * Adds the code and the command, all but the digest of the bundle.
    *
    * @param interpreterOf what the server says runs the sources of a service; none: empty
@@ -47,15 +58,32 @@ public record Program(
     if (words.isEmpty() || isCommand) {
       request.addAllCommand(words);
     } else if (bundle.isPresent()) {
-      addBundledScript(request, bundle.get(), interpreterOf);
+      addBundledScript(request, interpreterOf);
     } else {
       addSource(request);
     }
   }
 
+  /** The file of the script, which is there. */
+  private Path script() {
+    String name = words.get(0);
+    if (bundle.isEmpty()) {
+      Path script = Path.of(name);
+      checkScript(script, "there is no file " + script);
+      return script;
+    }
+    Path folder = bundle.get();
+    if (Path.of(name).isAbsolute() || Path.of(name).normalize().startsWith("..")) {
+      throw new BerthException(
+          Reason.INVALID, "the script " + name + " must be named by its path below " + folder);
+    }
+    Path script = folder.resolve(name);
+    checkScript(script, "there is no file " + name + " in the bundle " + folder);
+    return script;
+  }
+
   private void addSource(RunCodeRequest.Builder request) throws IOException {
-    Path script = Path.of(words.get(0));
-    checkScript(script, "there is no file " + script);
+    Path script = script();
     long size = Files.size(script);
     if (size > MAX_SOURCE_BYTES) {
       throw new BerthException(
@@ -79,15 +107,9 @@ public record Program(
 
   // The server knows nothing of a script in a bundle, so the command names what runs it.
   private void addBundledScript(
-      RunCodeRequest.Builder request, Path folder, Function<String, List<String>> interpreterOf)
+      RunCodeRequest.Builder request, Function<String, List<String>> interpreterOf)
       throws IOException {
-    String name = words.get(0);
-    Path script = folder.resolve(name);
-    if (Path.of(name).isAbsolute() || Path.of(name).normalize().startsWith("..")) {
-      throw new BerthException(
-          Reason.INVALID, "the script " + name + " must be named by its path below " + folder);
-    }
-    checkScript(script, "there is no file " + name + " in the bundle " + folder);
+    Path script = script();
     List<String> runner = interpreter;
     if (runner.isEmpty() && request.hasService()) {
       runner = interpreterOf.apply(request.getService());
@@ -98,7 +120,7 @@ public record Program(
     if (runner.isEmpty()) {
       runner = byName(script);
     }
-    request.addAllCommand(runner).addCommand(name).addAllCommand(arguments());
+    request.addAllCommand(runner).addCommand(words.get(0)).addAllCommand(arguments());
   }
 
   private void checkScript(Path script, String otherwise) {

@@ -59,6 +59,11 @@ public final class YamlSection {
     return section;
   }
 
+  /** One in which nothing is said. */
+  public static YamlSection empty(String owner) {
+    return new YamlSection(owner);
+  }
+
   /** How messages name a key: {@code 'image' of service 'a'}. */
   public String what(String key) {
     return "'" + key + "'" + owner;

@@ -162,10 +162,14 @@ public final class YamlValue {
    * The text as it was written.
    *
    * @param what whose value it is, for messages
-   * @throws BerthException if it is not a single value
+   * @throws BerthException if it is not a single value, or has what neither paths nor programs take
    */
   public String text(String what) {
-    return scalar().orElseThrow(() -> invalid(what + " takes a single value"));
+    String text = scalar().orElseThrow(() -> invalid(what + " takes a single value"));
+    if (text.indexOf('\0') >= 0) {
+      throw invalid(what + " has a NUL in its value");
+    }
+    return text;
   }
 
   /**

@@ -80,6 +80,16 @@ class YamlSectionTest {
   }
 
   @Test
+  void refusesWhatNoProgramTakes() {
+    YamlSection section = section("a: \"x\\0y\"\nb: [\"\\0\"]\n");
+
+    assertThatThrownBy(() -> section.value("a", Function.identity()))
+        .hasMessage("x.yaml:1: 'a' has a NUL in its value");
+    assertThatThrownBy(() -> section.list("b"))
+        .hasMessage("x.yaml:2: a word in 'b' has a NUL in its value");
+  }
+
+  @Test
   void knowsThePlaceOfAKeyAndOfItsValue() {
     YamlSection section = section("# first\na:\n  - x\n");
 
