@@ -1,6 +1,7 @@
 package berth.cli;
 
 import berth.client.Program;
+import berth.client.RunSpec;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.Entrypoint;
@@ -12,7 +13,6 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
 import picocli.CommandLine.ArgGroup;
@@ -161,20 +161,16 @@ final class SurroundingOptions {
   static final class MountConverter implements ITypeConverter<Mount> {
     @Override
     public Mount convert(String text) {
-      List<String> parts = new ArrayList<>(Arrays.asList(text.split(":", -1)));
-      String mode = parts.size() > 1 ? parts.get(parts.size() - 1) : "";
-      if (mode.equals("ro") || mode.equals("rw")) {
-        parts.remove(parts.size() - 1);
+      try {
+        RunSpec.Mount mount = RunSpec.Mount.parse(text);
+        return Mount.newBuilder()
+            .setSource(mount.source())
+            .setTarget(mount.target().equals(mount.source()) ? "" : mount.target())
+            .setReadOnly(mount.readOnly())
+            .build();
+      } catch (BerthException e) {
+        throw new TypeConversionException(e.getMessage());
       }
-      if (parts.size() > 2 || !parts.stream().allMatch(part -> part.startsWith("/"))) {
-        throw new TypeConversionException(
-            "'" + text + "' is not SRC[:DST][:ro] with absolute paths, such as /data:/data:ro");
-      }
-      return Mount.newBuilder()
-          .setSource(parts.get(0))
-          .setTarget(parts.size() == 2 ? parts.get(1) : "")
-          .setReadOnly(mode.equals("ro"))
-          .build();
     }
   }
 

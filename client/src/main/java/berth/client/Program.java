@@ -48,6 +48,17 @@ public record Program(
   }
 
   /**
+   * Looks whether the script is there.
+   *
+   * @throws BerthException if there is none that can be read
+   */
+  public void check() {
+    if (!words.isEmpty() && !isCommand) {
+      script();
+    }
+  }
+
+  /**
    * Adds the code and the command, all but the digest of the bundle.
    *
    * @param before words that run what they are followed by; none: the program is run directly
@@ -61,10 +72,28 @@ public record Program(
     if (words.isEmpty() || isCommand) {
       request.addAllCommand(before).addAllCommand(words);
     } else if (bundle.isPresent()) {
-      addBundledScript(request, bundle.get(), before, interpreterOf);
+      addBundledScript(request, before, interpreterOf);
     } else {
       addSource(request, before, interpreterOf);
     }
+  }
+
+  /** The file of the script, which is there. */
+  private Path script() {
+    String name = words.get(0);
+    if (bundle.isEmpty()) {
+      Path script = Path.of(name);
+      checkScript(script, "there is no file " + script);
+      return script;
+    }
+    Path folder = bundle.get();
+    if (Path.of(name).isAbsolute() || Path.of(name).normalize().startsWith("..")) {
+      throw new BerthException(
+          Reason.INVALID, "the script " + name + " must be named by its path below " + folder);
+    }
+    Path script = folder.resolve(name);
+    checkScript(script, "there is no file " + name + " in the bundle " + folder);
+    return script;
   }
 
   private void addSource(
@@ -72,8 +101,7 @@ public record Program(
       List<String> before,
       Function<String, List<String>> interpreterOf)
       throws IOException {
-    Path script = Path.of(words.get(0));
-    checkScript(script, "there is no file " + script);
+    Path script = script();
     long size = Files.size(script);
     if (size > MAX_SOURCE_BYTES) {
       throw new BerthException(
@@ -100,21 +128,13 @@ public record Program(
   // The server knows nothing of a script in a bundle, so the command names what runs it.
   private void addBundledScript(
       RunCodeRequest.Builder request,
-      Path folder,
       List<String> before,
       Function<String, List<String>> interpreterOf)
       throws IOException {
-    String name = words.get(0);
-    Path script = folder.resolve(name);
-    if (Path.of(name).isAbsolute() || Path.of(name).normalize().startsWith("..")) {
-      throw new BerthException(
-          Reason.INVALID, "the script " + name + " must be named by its path below " + folder);
-    }
-    checkScript(script, "there is no file " + name + " in the bundle " + folder);
     request
         .addAllCommand(before)
-        .addAllCommand(runner(request, script, interpreterOf))
-        .addCommand(name)
+        .addAllCommand(runner(request, script(), interpreterOf))
+        .addCommand(words.get(0))
         .addAllCommand(arguments());
   }
 

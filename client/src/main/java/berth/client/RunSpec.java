@@ -80,6 +80,23 @@ public record RunSpec(
           source.startsWith("/") && target.startsWith("/"),
           "the mount " + source + ":" + target + " needs absolute paths");
     }
+
+    /**
+     * Reads {@code SRC[:DST][:ro]}, as docker has it; without {@code DST} both paths are the same.
+     *
+     * @throws BerthException if it is something else
+     */
+    public static Mount parse(String text) {
+      List<String> parts = new ArrayList<>(List.of(text.split(":", -1)));
+      String mode = parts.size() > 1 ? parts.get(parts.size() - 1) : "";
+      if (mode.equals("ro") || mode.equals("rw")) {
+        parts.remove(parts.size() - 1);
+      }
+      check(
+          parts.size() <= 2 && parts.stream().allMatch(part -> part.startsWith("/")),
+          "'" + text + "' is not SRC[:DST][:ro] with absolute paths, such as /data:/data:ro");
+      return new Mount(parts.get(0), parts.get(parts.size() - 1), mode.equals("ro"));
+    }
   }
 
   public RunSpec {

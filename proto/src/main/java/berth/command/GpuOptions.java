@@ -86,7 +86,8 @@ public final class GpuOptions {
     return waitAtMost;
   }
 
-  static final class CountConverter implements ITypeConverter<Integer> {
+  /** Reads a number of GPUs, or {@code all}, which is -1. */
+  public static final class CountConverter implements ITypeConverter<Integer> {
     @Override
     public Integer convert(String text) {
       if (text.equals("all")) {

@@ -3,6 +3,7 @@ package berth.client.cluster;
 import berth.client.RunSpec;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
@@ -56,9 +57,7 @@ public record ClusterRequest(
 
   public ClusterRequest {
     groups = List.copyOf(groups);
-    check(
-        name.matches("[A-Za-z0-9][A-Za-z0-9._-]*") && name.length() <= LONGEST_NAME,
-        "'" + name + "' is not the name of a cluster: letters, digits, and . _ - only");
+    checkName(name);
     check(!groups.isEmpty(), "the cluster " + name + " has no tasks");
     Set<String> types = new HashSet<>();
     for (TaskGroup group : groups) {
@@ -77,6 +76,24 @@ public record ClusterRequest(
     check(
         groups.stream().mapToLong(TaskGroup::instances).sum() <= MOST_TASKS,
         "the cluster " + name + " has more than " + MOST_TASKS + " tasks");
+  }
+
+  static void checkName(String name) {
+    check(
+        name.matches("[A-Za-z0-9][A-Za-z0-9._-]*") && name.length() <= LONGEST_NAME,
+        "'" + name + "' is not the name of a cluster: letters, digits, and . _ - only");
+  }
+
+  /** The name of a cluster that has no other than that of a file: {@code train} of train.py. */
+  public static String nameOf(Path file) {
+    String name =
+        Optional.ofNullable(file.getFileName())
+            .map(Path::toString)
+            .orElse("")
+            .replaceFirst("(?<=.)\\.[^.]*$", "")
+            .replaceAll("[^A-Za-z0-9._-]+", "-")
+            .replaceFirst("^[^A-Za-z0-9]+", "");
+    return name.isEmpty() ? "cluster" : name.substring(0, Math.min(name.length(), LONGEST_NAME));
   }
 
   private static void check(boolean right, String otherwise) {
@@ -197,6 +214,13 @@ public record ClusterRequest(
           .forEach(type -> check(groups.containsKey(type), "there are no tasks '" + type + "'"));
       return new ClusterRequest(
           name, built, layout, waitAtMost, timeLimit, startTimeout, stopGrace, evaluatorGrace);
+    }
+
+    /**
+     * What {@link #build} makes of the tasks of one type, for those who want to know it earlier.
+     */
+    TaskGroup group(String type) {
+      return group(type, groups.get(type));
     }
 
     private TaskGroup group(String type, Begun begun) {

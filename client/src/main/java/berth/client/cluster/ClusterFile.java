@@ -1,0 +1,397 @@
+package berth.client.cluster;
+
+import berth.client.RunSpec;
+import berth.command.Converters;
+import berth.command.DurationConverter;
+import berth.command.GpuOptions.CountConverter;
+import berth.command.YamlSection;
+import berth.command.YamlValue;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.function.Function;
+import java.util.stream.Stream;
+import picocli.CommandLine.TypeConversionException;
+
+/**
+ * Reads a cluster from a YAML file:
+ *
+ * <pre>{@code
+ * service: tensorflow            # or image:; each task may say its own
+ * files: .                       # is sent to every task; relative to this file, as all paths
+ * script: train.py --epochs 3
+ * tasks:
+ *   chief: {gpus: 1}
+ *   worker: {instances: 4, gpus: 1, model: A100}
+ *   ps: {instances: 2, memory: 8g}
+ * }</pre>
+ *
+ * <p>What is said above {@code tasks} holds for all of them; what a task says itself wins, and adds
+ * to {@code env}, {@code labels}, {@code mounts} and {@code exclude}. Every mistake is told with
+ * its place.
+ */
+public final class ClusterFile {
+  /** What both all tasks and each of them can say. */
+  private static final List<String> SHARED_KEYS =
+      List.of(
+          "command",
+          "entrypoint",
+          "env",
+          "exclude",
+          "image",
+          "interpreter",
+          "labels",
+          "mounts",
+          "pip",
+          "script",
+          "servers",
+          "service",
+          "shm");
+
+  private static final List<String> ALL_KEYS =
+      sorted(
+          "evaluator-grace",
+          "files",
+          "layout",
+          "name",
+          "start-timeout",
+          "stop-grace",
+          "tasks",
+          "time",
+          "wait");
+
+  private static final List<String> TASK_KEYS =
+      sorted("background", "cpus", "gpus", "instances", "memory", "min-gpu-memory", "model");
+
+  /** What the same is called elsewhere. */
+  private static final Map<String, String> SYNONYMS =
+      Map.ofEntries(
+          Map.entry("replicas", "instances"),
+          Map.entry("count", "instances"),
+          Map.entry("environment", "env"),
+          Map.entry("variables", "env"),
+          Map.entry("volumes", "mounts"),
+          Map.entry("binds", "mounts"),
+          Map.entry("timeout", "time"),
+          Map.entry("time-limit", "time"),
+          Map.entry("bundle", "files"),
+          Map.entry("folder", "files"),
+          Map.entry("packages", "pip"),
+          Map.entry("requirements", "pip"),
+          Map.entry("cmd", "command"),
+          Map.entry("mem", "memory"),
+          Map.entry("ram", "memory"),
+          Map.entry("gpu-model", "model"),
+          Map.entry("gpu-memory", "min-gpu-memory"),
+          Map.entry("min-memory", "min-gpu-memory"),
+          Map.entry("shm-size", "shm"),
+          Map.entry("hosts", "servers"),
+          Map.entry("nodeSelector", "labels"));
+
+  private static final Set<String> USUAL_TYPES =
+      Set.of(
+          TaskGroup.CHIEF,
+          TaskGroup.MASTER,
+          TaskGroup.WORKER,
+          TaskGroup.PS,
+          TaskGroup.EVALUATOR,
+          TaskGroup.TENSORBOARD);
+
+  private final Path file;
+  private final YamlValue root;
+  private final YamlSection all;
+  private final Optional<Path> files;
+
+  private ClusterFile(Path file, YamlValue root) {
+    this.file = file;
+    this.root = root;
+    this.all = YamlSection.of("", root, ALL_KEYS, ClusterFile::hintForAll);
+    this.files = all.value("files", this::besideThis);
+    files.ifPresent(
+        folder -> {
+          if (!Files.isDirectory(folder)) {
+            throw all.get("files").orElseThrow().invalid("'files': there is no folder " + folder);
+          }
+        });
+  }
+
+  /**
+   * Reads a file. Its scripts and folders are looked for, but nothing is read of them yet.
+   *
+   * @throws BerthException if there is no such file, or something is wrong in it
+   */
+  public static ClusterRequest read(Path file) {
+    return request(file, YamlValue.read(file, "cluster file"));
+  }
+
+  /**
+   * The same for what is at hand already.
+   *
+   * @param file what it is called in messages, and where its relative paths begin
+   */
+  public static ClusterRequest parse(Path file, String text) {
+    return request(file, YamlValue.parse(file.toString(), text));
+  }
+
+  private static ClusterRequest request(Path file, Optional<YamlValue> root) {
+    return new ClusterFile(
+            file,
+            root.orElseThrow(
+                () ->
+                    new BerthException(
+                        Reason.INVALID, file + ":1: nothing is said here: 'tasks' at least")))
+        .request();
+  }
+
+  private ClusterRequest request() {
+    YamlValue place =
+        all.place("tasks")
+            .orElseThrow(() -> root.invalid("there are no 'tasks', such as 'worker: {gpus: 1}'"));
+    ClusterRequest.Builder request = ClusterRequest.named(name());
+    all.value("layout", ClusterFile::layout).ifPresent(request::layout);
+    all.value("wait", ClusterFile::duration).ifPresent(request::waitAtMost);
+    all.value("time", Converters::time).ifPresent(request::timeLimit);
+    all.value("start-timeout", Converters::time).ifPresent(request::startTimeout);
+    all.value("stop-grace", ClusterFile::duration).ifPresent(request::stopGrace);
+    all.value("evaluator-grace", ClusterFile::duration).ifPresent(request::evaluatorGrace);
+    // Tried on nothing, so that what is wrong is found before it is mixed with what tasks say.
+    sayForAll(RunSpec.builder());
+    request.all(this::sayForAll);
+    YamlValue tasks = all.get("tasks").orElseThrow();
+    if (!tasks.isNothing()) {
+      tasks.pairs("'tasks'", "type: {...}").forEach(pair -> addTask(request, pair));
+    }
+    return at(place, request::build);
+  }
+
+  private String name() {
+    Optional<String> name = all.value("name", Function.identity());
+    name.ifPresent(
+        given ->
+            at(
+                all.get("name").orElseThrow(),
+                () -> {
+                  ClusterRequest.checkName(given);
+                  return given;
+                }));
+    return name.orElseGet(() -> ClusterRequest.nameOf(file));
+  }
+
+  private void addTask(ClusterRequest.Builder request, YamlValue.Pair pair) {
+    YamlValue place = pair.key();
+    String type = type(place);
+    String owner = " of task '" + type + "'";
+    YamlSection task =
+        pair.value().isNothing()
+            ? YamlSection.empty(owner)
+            : YamlSection.of(owner, pair.value(), TASK_KEYS, ClusterFile::hintForTask);
+    sayForTask(task, RunSpec.builder());
+    int instances = task.value("instances", ClusterFile::count).orElse(1);
+    task.value("background", ClusterFile::yesOrNo)
+        .ifPresent(stopped -> request.background(type, stopped));
+    at(place, () -> request.task(type, instances, run -> sayForTask(task, run)));
+    TaskGroup group = at(place, () -> request.group(type));
+    YamlValue script = task.get("script").or(() -> all.get("script")).orElse(place);
+    at(
+        script,
+        () -> {
+          group.run().program().check();
+          return group;
+        });
+  }
+
+  private static String type(YamlValue place) {
+    String type = place.text("a type of tasks");
+    String lower = type.toLowerCase(Locale.ROOT);
+    if (!lower.equals(type)) {
+      throw place.invalid("'" + type + "': types of tasks are lower case here: '" + lower + "'");
+    }
+    String singular = type.replaceFirst("s$", "");
+    if (!USUAL_TYPES.contains(type) && USUAL_TYPES.contains(singular)) {
+      throw place.invalid("'" + type + "': did you mean the type '" + singular + "'?");
+    }
+    at(place, () -> new TaskName(type, 0));
+    return type;
+  }
+
+  private void sayForAll(RunSpec.Builder run) {
+    files.ifPresent(run::files);
+    say(all, run);
+  }
+
+  private void sayForTask(YamlSection task, RunSpec.Builder run) {
+    say(task, run);
+    // Another's choice of servers is replaced, or nobody could choose anything else.
+    task.list("servers")
+        .or(() -> all.list("servers"))
+        .ifPresent(names -> run.servers(names.toArray(String[]::new)));
+    task.value("gpus", new CountConverter()::convert).ifPresent(run::gpus);
+    task.value("model", Function.identity()).ifPresent(run::gpuModel);
+    task.value("min-gpu-memory", ClusterFile::size).ifPresent(run::minGpuMemory);
+    task.value("memory", ClusterFile::size).ifPresent(run::memory);
+    task.value("cpus", Converters::cpus).ifPresent(run::cpus);
+  }
+
+  /** What all tasks or one can say. */
+  private void say(YamlSection section, RunSpec.Builder run) {
+    oneOf(section, "service", "image");
+    oneOf(section, "script", "command");
+    section.list("servers");
+    section.value("service", Function.identity()).ifPresent(run::service);
+    section.value("image", Function.identity()).ifPresent(run::image);
+    words(section, "command").ifPresent(words -> run.program(words, true));
+    words(section, "script").ifPresent(words -> run.program(script(section, words), false));
+    words(section, "interpreter").ifPresent(run::interpreter);
+    words(section, "entrypoint").ifPresent(run::entrypoint);
+    section.list("pip", (place, word) -> pip(section, place, word)).ifPresent(run::pip);
+    section.map("env", Converters::variable, Function.identity()).forEach(run::env);
+    section.map("labels", Function.identity(), Function.identity()).forEach(run::label);
+    section
+        .list(
+            "mounts", (place, word) -> at(place, section.what("mounts") + ": ", () -> mount(word)))
+        .ifPresent(
+            mounts ->
+                mounts.forEach(
+                    mount -> run.mount(mount.source(), mount.target(), mount.readOnly())));
+    section.list("exclude").ifPresent(names -> run.exclude(names.toArray(String[]::new)));
+    section.value("shm", ClusterFile::size).ifPresent(run::sharedMemory);
+  }
+
+  private static RunSpec.Mount mount(String text) {
+    return RunSpec.Mount.parse(text);
+  }
+
+  private static void oneOf(YamlSection section, String one, String other) {
+    Optional<YamlValue> first = section.place(one);
+    Optional<YamlValue> second = section.place(other);
+    if (first.isPresent() && second.isPresent()) {
+      throw (first.get().line() > second.get().line() ? first : second)
+          .get()
+          .invalid("both " + section.what(one) + " and '" + other + "' are given: which?");
+    }
+  }
+
+  /** Words that are a list, or one text. */
+  private static Optional<List<String>> words(YamlSection section, String key) {
+    boolean isList = section.get(key).flatMap(YamlValue::items).isPresent();
+    return isList ? section.list(key) : section.value(key, ShellWords::split);
+  }
+
+  private List<String> script(YamlSection section, List<String> words) {
+    if (words.isEmpty()) {
+      throw section
+          .get("script")
+          .orElseThrow()
+          .invalid(section.what("script") + " names no script");
+    }
+    if (files.isPresent()) {
+      return words;
+    }
+    List<String> found = new ArrayList<>(words);
+    found.set(0, besideThis(words.get(0)).toString());
+    return found;
+  }
+
+  /** What pip would take for a file must be among those that are sent along. */
+  private String pip(YamlSection section, YamlValue place, String word) {
+    boolean relative = word.startsWith("./") || word.startsWith("../");
+    boolean wheel = word.endsWith(".whl") && !word.startsWith("/") && !word.contains("://");
+    if (relative || wheel) {
+      String path = word.replaceFirst("\\[[^]/]*]$", "");
+      if (files.isEmpty()) {
+        throw place.invalid(
+            section.what("pip") + ": " + word + " is a file, and no 'files' are sent along");
+      }
+      if (Path.of(path).normalize().startsWith("..") || !Files.exists(files.get().resolve(path))) {
+        throw place.invalid(section.what("pip") + ": there is no " + path + " in " + files.get());
+      }
+    }
+    return word;
+  }
+
+  private Path besideThis(String path) {
+    return file.resolveSibling(path);
+  }
+
+  private static String size(String text) {
+    Converters.size(text);
+    return text;
+  }
+
+  private static Duration duration(String text) {
+    return new DurationConverter().convert(text);
+  }
+
+  private static int count(String text) {
+    return (int) Math.min(Integer.MAX_VALUE, Converters.number(text, 1));
+  }
+
+  private static boolean yesOrNo(String text) {
+    return switch (text) {
+      case "true" -> true;
+      case "false" -> false;
+      default -> throw new TypeConversionException("'" + text + "' is neither true nor false");
+    };
+  }
+
+  private static ClusterRequest.Layout layout(String text) {
+    return switch (text) {
+      case "spread" -> ClusterRequest.Layout.SPREAD;
+      case "pack" -> ClusterRequest.Layout.PACK;
+      default -> throw new TypeConversionException("'" + text + "' is neither spread nor pack");
+    };
+  }
+
+  private interface Step<T> {
+    T take();
+  }
+
+  private static <T> T at(YamlValue place, Step<T> step) {
+    return at(place, "", step);
+  }
+
+  /** Tells what others find wrong with its place. */
+  private static <T> T at(YamlValue place, String what, Step<T> step) {
+    try {
+      return step.take();
+    } catch (BerthException e) {
+      throw place.invalid(what + e.getMessage());
+    }
+  }
+
+  private static String hintForAll(String key) {
+    if (TASK_KEYS.contains(key)) {
+      return " (it is said of tasks, below 'tasks')";
+    }
+    return USUAL_TYPES.contains(key.toLowerCase(Locale.ROOT))
+        ? " (tasks stand below 'tasks')"
+        : hint(key, ALL_KEYS);
+  }
+
+  private static String hintForTask(String key) {
+    return ALL_KEYS.contains(key)
+        ? " (it is said of all tasks, above 'tasks')"
+        : hint(key, TASK_KEYS);
+  }
+
+  private static String hint(String key, List<String> known) {
+    String usual = key.replace('_', '-');
+    return Optional.ofNullable(SYNONYMS.get(usual))
+        .filter(known::contains)
+        .or(() -> Spelling.nearest(usual.toLowerCase(Locale.ROOT), known))
+        .map(meant -> " (did you mean '" + meant + "'?)")
+        .orElse("");
+  }
+
+  private static List<String> sorted(String... more) {
+    return Stream.concat(SHARED_KEYS.stream(), Stream.of(more)).sorted().toList();
+  }
+}
