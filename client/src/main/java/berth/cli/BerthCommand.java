@@ -24,6 +24,7 @@ import picocli.CommandLine.Spec;
     },
     subcommands = {
       RunCommand.class,
+      ClusterCommand.class,
       RunsCommand.class,
       LogsCommand.class,
       AttachCommand.class,

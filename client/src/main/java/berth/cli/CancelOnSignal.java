@@ -4,12 +4,13 @@ import berth.client.RunClient;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import java.util.OptionalInt;
+import java.util.function.Consumer;
 import java.util.function.Supplier;
 
 /**
- * Turns signals to {@code berth run} into the cancellation of its run: the first one asks the
- * program to end, the second kills it, the third gives up on both. Meanwhile the command goes on
- * showing what the program prints.
+ * Turns signals to a command into the cancellation of what it runs: the first one asks the program
+ * to end, the second kills it, the third gives up on both. Meanwhile the command goes on showing
+ * what the program prints.
  */
 final class CancelOnSignal {
   private static final int SIGNAL_BASE = 128;
@@ -17,31 +18,62 @@ final class CancelOnSignal {
   // The one after it ends this command, whatever becomes of the run.
   private static final int LAST = 2;
 
-  private final Supplier<RunClient> client;
-  private final RunView view;
+  /** What a command runs. */
+  interface Running {
+    /** Its name; empty while leaving is cancelling. */
+    String name();
+
+    /**
+     * Asks it to end, or kills it.
+     *
+     * @throws BerthException CONFLICT if it has ended
+     */
+    void cancel(boolean force);
+  }
+
+  private final Running running;
+  private final Consumer<String> notes;
   private int signals;
   private volatile int first;
 
-  private CancelOnSignal(Supplier<RunClient> client, RunView view) {
-    this.client = client;
-    this.view = view;
+  CancelOnSignal(Running running, Consumer<String> notes) {
+    this.running = running;
+    this.notes = notes;
   }
 
-  /**
-   * @param client the server of the run, once that is known
-   */
-  static CancelOnSignal install(Supplier<RunClient> client, RunView view) {
-    CancelOnSignal cancel = new CancelOnSignal(client, view);
+  static CancelOnSignal install(Running running, Consumer<String> notes) {
+    CancelOnSignal cancel = new CancelOnSignal(running, notes);
     Signals.handle(cancel::signalled);
     return cancel;
   }
 
-  /** The exit code for a run that this command cancelled; empty if it did not. */
+  /**
+   * The same for one run.
+   *
+   * @param client the server of the run, once that is known
+   */
+  static CancelOnSignal install(Supplier<RunClient> client, RunView view) {
+    Running run =
+        new Running() {
+          @Override
+          public String name() {
+            return view.runId();
+          }
+
+          @Override
+          public void cancel(boolean force) {
+            CancelCommand.cancel(client.get(), view.runId(), force);
+          }
+        };
+    return install(run, view::note);
+  }
+
+  /** The exit code for what this command cancelled; empty if it did not. */
   OptionalInt exitCode() {
     return first == 0 ? OptionalInt.empty() : OptionalInt.of(SIGNAL_BASE + first);
   }
 
-  private void signalled(int signal) {
+  void signalled(int signal) {
     int count;
     synchronized (this) {
       count = ++signals;
@@ -49,22 +81,22 @@ final class CancelOnSignal {
         first = signal;
       }
     }
-    String runId = view.runId();
+    String name = running.name();
     // Before the run has a name, leaving is cancelling: the server ends what nobody listens to.
-    if (runId.isEmpty() || count > LAST) {
+    if (name.isEmpty() || count > LAST) {
       System.exit(SIGNAL_BASE + signal);
     }
     boolean force = count == LAST;
-    view.note(force ? "killing " + runId : "cancelling; Ctrl-C again kills");
+    notes.accept(force ? "killing " + name : "cancelling; Ctrl-C again kills");
     try {
-      CancelCommand.cancel(client.get(), runId, force);
+      running.cancel(force);
     } catch (BerthException e) {
       // One that has ended will say so.
       if (e.reason() != Reason.CONFLICT) {
         synchronized (this) {
           signals = LAST;
         }
-        view.note("cannot cancel " + runId + ": " + e.getMessage() + "; Ctrl-C leaves it");
+        notes.accept("cannot cancel " + name + ": " + e.getMessage() + "; Ctrl-C leaves it");
       }
     }
   }

@@ -48,10 +48,16 @@ final class Progress {
   }
 
   /** Says something that stays. */
-  synchronized void note(String text) {
+  void note(String text) {
+    print("berth: " + text + System.lineSeparator());
+  }
+
+  /** Prints whole lines that stay. */
+  synchronized void print(String lines) {
     String line = shown;
     erase();
-    out.println("berth: " + text);
+    out.print(lines);
+    out.flush();
     if (redrawn && !line.isEmpty()) {
       show(line);
     }

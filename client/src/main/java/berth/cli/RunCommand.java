@@ -66,7 +66,7 @@ import picocli.CommandLine.Spec;
           + " Ctrl-C.",
     })
 final class RunCommand implements Callable<Integer> {
-  private static final int BROKEN_PIPE = 128 + 13;
+  static final int BROKEN_PIPE = 128 + 13;
 
   @Mixin private ServerOption server;
   @Mixin private LabelOption labels;
@@ -253,11 +253,19 @@ final class RunCommand implements Callable<Integer> {
   }
 
   Program program() {
+    return new Program(
+        words,
+        followDashes(spec, words),
+        bundle,
+        interpreter.map(Program::words).orElse(List.of()));
+  }
+
+  /** Whether the last words of a command line stand after {@code --}. */
+  static boolean followDashes(CommandSpec spec, List<String> words) {
     // Everything after the first word is one of them, so what stands before that tells.
     List<String> all = spec.commandLine().getParseResult().originalArgs();
     int before = all.size() - words.size() - 1;
-    boolean isCommand = before >= 0 && all.get(before).equals("--");
-    return new Program(words, isCommand, bundle, interpreter.map(Program::words).orElse(List.of()));
+    return before >= 0 && all.get(before).equals("--");
   }
 
   private ParameterException refused(String why) {

@@ -7,7 +7,7 @@ import java.nio.file.Path;
 import java.util.concurrent.TimeUnit;
 
 /**
- * What standard output can show.
+ * What a stream of this process can show.
  *
  * @param interactive whether a person sees it at once, so that it may be redrawn
  */
@@ -19,10 +19,20 @@ record Terminal(boolean interactive, boolean colours) {
     return new Terminal(interactive, interactive && System.getenv("NO_COLOR") == null);
   }
 
+  /** What standard output (1) or standard error (2) alone can show. */
+  static Terminal of(int descriptor) {
+    boolean interactive = shows(descriptor);
+    return new Terminal(interactive, interactive && System.getenv("NO_COLOR") == null);
+  }
+
   /** Whether a person sees standard error; the console that Java knows is that of the others. */
   static boolean showsErrors() {
+    return shows(2);
+  }
+
+  private static boolean shows(int descriptor) {
     try {
-      String target = Files.readSymbolicLink(Path.of("/proc/self/fd/2")).toString();
+      String target = Files.readSymbolicLink(Path.of("/proc/self/fd/" + descriptor)).toString();
       return (target.startsWith("/dev/pts/") || target.startsWith("/dev/tty"))
           && !"dumb".equals(System.getenv("TERM"));
     } catch (IOException e) {

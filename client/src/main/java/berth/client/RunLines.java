@@ -5,7 +5,6 @@ import berth.v1.Reservation;
 import berth.v1.RunEvent;
 import berth.v1.RunExited;
 import berth.v1.RunOutput;
-import java.io.ByteArrayOutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.function.Consumer;
 
@@ -26,8 +25,12 @@ public final class RunLines implements Consumer<RunEvent> {
    * @param err gets those of standard error
    */
   public RunLines(Consumer<String> out, Consumer<String> err) {
-    this.out = new Lines(out);
-    this.err = new Lines(err);
+    this.out = lines(out);
+    this.err = lines(err);
+  }
+
+  private static Lines lines(Consumer<String> consumer) {
+    return new Lines((line, ended) -> consumer.accept(new String(line, StandardCharsets.UTF_8)));
   }
 
   @Override
@@ -66,39 +69,5 @@ public final class RunLines implements Consumer<RunEvent> {
   public int exitCode() {
     boolean finished = exited.getReason() == ExitReason.EXIT_REASON_FINISHED;
     return finished || exited.getExitCode() != 0 ? exited.getExitCode() : NEVER_RAN;
-  }
-
-  /** Cuts bytes, which come in pieces of any size, into lines. */
-  private static final class Lines {
-    private final Consumer<String> consumer;
-    private final ByteArrayOutputStream begun = new ByteArrayOutputStream();
-
-    Lines(Consumer<String> consumer) {
-      this.consumer = consumer;
-    }
-
-    void add(byte[] bytes) {
-      int start = 0;
-      for (int i = 0; i < bytes.length; i++) {
-        if (bytes[i] == '\n') {
-          begun.write(bytes, start, i - start);
-          pass();
-          start = i + 1;
-        }
-      }
-      begun.write(bytes, start, bytes.length - start);
-    }
-
-    void end() {
-      if (begun.size() > 0) {
-        pass();
-      }
-    }
-
-    private void pass() {
-      String line = begun.toString(StandardCharsets.UTF_8);
-      begun.reset();
-      consumer.accept(line);
-    }
   }
 }

@@ -445,7 +445,7 @@ class ClusterFileTest {
   @ValueSource(
       strings = {"keras-tuner==1.4", "./wheels/mine.whl[all]", "/data/x.whl", "https://h/x.whl"})
   void takesWhatPipTakes(String word) {
-    assertThat(only("files: .\nimage: a\npip: ['" + word + "']\ntasks: {worker: }").pip())
+    assertThat(only("files: .\ncommand: a\npip: ['" + word + "']\ntasks: {worker: }").pip())
         .containsExactly(word);
   }
 

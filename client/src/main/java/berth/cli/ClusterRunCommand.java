@@ -1,0 +1,192 @@
+package berth.cli;
+
+import berth.client.RegistryClient;
+import berth.client.cluster.Cluster;
+import berth.client.cluster.ClusterRequest;
+import berth.client.cluster.ClusterResult;
+import berth.command.ExitCode;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import java.io.UncheckedIOException;
+import java.nio.file.Path;
+import java.time.LocalDateTime;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
+import picocli.CommandLine.ArgGroup;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Spec;
+
+/** {@code berth cluster run}. */
+@Command(
+    name = "run",
+    sortOptions = false,
+    customSynopsis = {
+      "berth cluster run [OPTIONS] FILE.yaml",
+      "       berth cluster run --workers N [OPTIONS] SCRIPT [ARGUMENTS]",
+      "       berth cluster run --workers N [OPTIONS] -- COMMAND [ARGUMENTS]",
+    },
+    description = {
+      "Runs a program as several tasks on the servers of the registry, all of them or none, and"
+          + " shows what they print, each line with the name of its task.",
+      "",
+      "Every task finds the addresses of all in TF_CONFIG, MASTER_ADDR, RANK and the like; in its"
+          + " words {ps_hosts}, {worker_hosts}, {job_name}, {task_index}, {host} and {port} are"
+          + " filled in. When the training is over, parameter servers and TensorBoard are stopped;"
+          + " when a task fails, all are.",
+      "",
+      "Options come before a script: what follows it belongs to it. With a cluster file, only"
+          + " --name, --time, --wait, --no-wait and what says how to show it can be said too."
+          + " Ctrl-C asks all tasks to end, a second one kills them.",
+      "",
+    },
+    footer = {
+      "",
+      "Examples:",
+      "  berth cluster run mnist.yaml",
+      "  berth cluster run --service tensorflow --workers 4 --ps 1 --gpus 1 train.py --epochs 3",
+      "  berth cluster run -s tensorflow --chief --workers 3 --evaluator -g 1 --bundle ."
+          + " src/train.py",
+      "  berth cluster run -i busybox:1.35 --workers 2 -- echo {job_name} {task_index}",
+      "Exit codes: 0 if the training succeeded, else that of the first task that failed; 124 if its"
+          + " time was over, 125 if Berth failed, 130 after Ctrl-C.",
+    })
+final class ClusterRunCommand implements Callable<Integer> {
+  @Mixin private RegistryOption registry;
+  @Mixin private ClusterOptions options;
+
+  @ArgGroup private Logs logs = new Logs();
+
+  /** Where the output is kept. */
+  static final class Logs {
+    @Option(
+        names = "--log-dir",
+        paramLabel = "DIR",
+        description =
+            "Where to keep the output of each task, such as worker-1.log, and the addresses of all"
+                + " (default: berth-logs/NAME-TIME in the current folder).")
+    private Optional<Path> folder = Optional.empty();
+
+    @Option(names = "--no-logs", description = "Keep no output.")
+    private boolean none;
+  }
+
+  @Option(
+      names = "--json",
+      description =
+          "Print each event as a line of JSON, with its type in 'event' and output in 'data'; the"
+              + " last one is the result.")
+  private boolean json;
+
+  @Option(
+      names = {"-q", "--quiet"},
+      description = "Print nothing but the tasks' output, and why it failed.")
+  private boolean quiet;
+
+  private CommandSpec spec;
+
+  @Spec
+  void setSpec(CommandSpec spec) {
+    this.spec = spec;
+    // So that `train.py --epochs 3` keeps its options.
+    spec.parser().stopAtPositional(true);
+  }
+
+  @Override
+  public Integer call() {
+    if (options.helpAsked(spec)) {
+      spec.commandLine().usage(System.out);
+      return ExitCode.OK;
+    }
+    ClusterRequest request = options.request(spec);
+    ClusterView view =
+        ClusterView.ofThisProcess(
+            json ? RunView.Detail.JSON : quiet ? RunView.Detail.QUIET : RunView.Detail.ALL,
+            request);
+    try (RegistryClient client = registry.require();
+        ClusterLogs kept = logs.none ? null : ClusterLogs.in(folder(request), view::note)) {
+      if (kept != null) {
+        view.keepIn(kept);
+      }
+      return follow(client, request, view);
+    }
+  }
+
+  private Path folder(ClusterRequest request) {
+    return logs.folder.orElseGet(
+        () -> ClusterLogs.usual(ClusterLogs.USUAL, request.name(), LocalDateTime.now()));
+  }
+
+  private static int follow(RegistryClient client, ClusterRequest request, ClusterView view) {
+    Signalled signalled = new Signalled(request.name());
+    CancelOnSignal cancel = CancelOnSignal.install(signalled, view::note);
+    try (Cluster cluster = Cluster.start(client, request, view)) {
+      signalled.cluster = cluster;
+      CompletableFuture.anyOf(
+              cluster.ended().handle((result, failure) -> result), view.unwritable())
+          .join();
+      if (view.unwritable().isDone()) {
+        // `berth cluster run ... | head` ends as a local program would: with the one who reads it.
+        cluster.stop();
+      }
+      ClusterResult result = cluster.await();
+      int exitCode = exitCode(result, cancel.exitCode());
+      view.ended(result, exitCode);
+      return exitCode(view, exitCode);
+    } catch (BerthException e) {
+      // One that never started has no end that could be shown.
+      if (e.reason() == Reason.CANCELLED && cancel.exitCode().isPresent()) {
+        view.note(e.getMessage());
+        return cancel.exitCode().getAsInt();
+      }
+      throw e;
+    }
+  }
+
+  private static int exitCode(ClusterView view, int otherwise) {
+    if (!view.unwritable().isDone()) {
+      return otherwise;
+    }
+    RunView.checkReaderHasGone(new UncheckedIOException(view.unwritable().join()));
+    return RunCommand.BROKEN_PIPE;
+  }
+
+  /**
+   * What the command exits with.
+   *
+   * @param cancelledHere what a cluster has that this command cancelled
+   */
+  static int exitCode(ClusterResult result, OptionalInt cancelledHere) {
+    return result.outcome() == ClusterResult.Outcome.CANCELLED
+        ? cancelledHere.orElse(result.exitCode())
+        : result.exitCode();
+  }
+
+  /** The cluster, as signals see it. */
+  private static final class Signalled implements CancelOnSignal.Running {
+    private final String name;
+    private volatile Cluster cluster;
+
+    Signalled(String name) {
+      this.name = name;
+    }
+
+    @Override
+    public String name() {
+      return cluster == null ? "" : name;
+    }
+
+    @Override
+    public void cancel(boolean force) {
+      if (force) {
+        cluster.kill();
+      } else {
+        cluster.stop();
+      }
+    }
+  }
+}

@@ -1,0 +1,91 @@
+package berth.cli;
+
+import berth.client.cluster.ClusterPlan;
+import berth.client.cluster.ClusterRequest;
+import berth.client.cluster.ClusterResult;
+import berth.client.cluster.ClusterSpec;
+import berth.client.cluster.TaskName;
+import berth.client.cluster.TaskResult;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.OptionalInt;
+
+/** Draws the tasks of a cluster for people, one line each. */
+final class ClusterTable {
+  private static final List<String> PLACEMENT = List.of("TASK", "SERVER", "GPUS", "ADDRESS");
+  private static final List<String> RESULTS =
+      List.of("TASK", "SERVER", "RUN", "EXIT", "TIME", "WHY");
+
+  private ClusterTable() {}
+
+  /**
+   * Where the tasks are.
+   *
+   * @param most how many to show
+   */
+  static String placement(ClusterRequest request, ClusterPlan plan, ClusterSpec spec, int most) {
+    List<List<String>> rows = new ArrayList<>();
+    rows.add(PLACEMENT);
+    plan.servers().entrySet().stream()
+        .limit(most)
+        .forEach(
+            entry ->
+                rows.add(
+                    List.of(
+                        entry.getKey().toString(),
+                        Terminal.clean(entry.getValue().name()),
+                        gpus(request, entry.getKey()),
+                        spec.address(entry.getKey()).toString())));
+    int more = plan.servers().size() - most;
+    return Columns.render(rows) + (more > 0 ? "and " + more + " more\n" : "");
+  }
+
+  /** How many GPUs a task asks for. */
+  static String gpus(ClusterRequest request, TaskName task) {
+    int count = request.group(task).run().gpus();
+    return count < 0 ? "all" : Integer.toString(count);
+  }
+
+  /**
+   * How the tasks ended.
+   *
+   * @param most how many to show; if there are more, those that did not do what they should
+   */
+  static String results(ClusterResult result, int most) {
+    List<TaskResult> tasks = result.tasks();
+    boolean all = tasks.size() <= most;
+    List<List<String>> rows = new ArrayList<>();
+    rows.add(RESULTS);
+    tasks.stream()
+        .filter(task -> all || !task.well())
+        .limit(most)
+        .forEach(task -> rows.add(row(task)));
+    int more = tasks.size() - rows.size() + 1;
+    if (rows.size() == 1) {
+      return more == 0 ? "" : "all " + more + " tasks ended as they should\n";
+    }
+    return Columns.render(rows) + (more > 0 ? "and " + more + " more\n" : "");
+  }
+
+  private static List<String> row(TaskResult task) {
+    return List.of(
+        task.task().toString(),
+        Terminal.clean(task.server()),
+        task.runId().isEmpty() ? "-" : Terminal.clean(task.runId()),
+        exit(task.exitCode()),
+        task.runId().isEmpty() ? "-" : Times.span(task.wallTime()),
+        why(task));
+  }
+
+  private static String exit(OptionalInt code) {
+    return code.isPresent() ? Integer.toString(code.getAsInt()) : "-";
+  }
+
+  /** Why a task ended, in words. */
+  static String why(TaskResult task) {
+    return task.why().isEmpty()
+        ? task.end().name().toLowerCase(Locale.ROOT).replace('_', ' ')
+        : Terminal.clean(task.why());
+  }
+}
