@@ -37,7 +37,7 @@ public final class FollowedRun {
   private final Patience patience;
 
   private RunEvent.EventCase last = RunEvent.EventCase.EXITED;
-  private String runId = "";
+  private volatile String runId = "";
   private long nextOffset;
   private RunEvent lastQueued = RunEvent.getDefaultInstance();
   private final Set<RunEvent.EventCase> told = EnumSet.noneOf(RunEvent.EventCase.class);
@@ -52,6 +52,11 @@ public final class FollowedRun {
     this.client = client;
     this.consumer = consumer;
     this.patience = patience;
+  }
+
+  /** The run's name; empty before it was accepted. Any thread may ask. */
+  public String runId() {
+    return runId;
   }
 
   /**

@@ -56,6 +56,7 @@ public final class PlacedRun implements AutoCloseable {
   private final Consumer<RunEvent> consumer;
   private final PlacementListener listener;
   private volatile RunClient client;
+  private volatile FollowedRun followed;
 
   public PlacedRun(
       RegistryClient registry, Consumer<RunEvent> consumer, PlacementListener listener) {
@@ -67,6 +68,12 @@ public final class PlacedRun implements AutoCloseable {
   /** The server that has the run, or is being asked. Valid after an event was passed on. */
   public RunClient client() {
     return client;
+  }
+
+  /** The run's name there; empty before it was accepted. Any thread may ask. */
+  public String runId() {
+    FollowedRun now = followed;
+    return now == null ? "" : now.runId();
   }
 
   /**
@@ -99,6 +106,7 @@ public final class PlacedRun implements AutoCloseable {
   private void attempt(
       Server server, Optional<WaitTime> wait, RunCodeRequest request, Preparation preparation)
       throws NotTaken, IOException {
+    followed = null;
     close();
     client = RunClient.of(ManyServers.address(server));
     Gate gate = new Gate(server, wait.isPresent());
@@ -123,8 +131,10 @@ public final class PlacedRun implements AutoCloseable {
   }
 
   private void follow(RunCodeRequest request, Gate gate) {
+    FollowedRun run = new FollowedRun(client, gate);
+    followed = run;
     try {
-      new FollowedRun(client, gate).run(request);
+      run.run(request);
     } catch (BerthException e) {
       if (e.reason() == Reason.UNAVAILABLE && !gate.taken) {
         checkUnknown(request.getRequestId(), gate, e);

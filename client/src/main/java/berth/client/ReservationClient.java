@@ -109,6 +109,11 @@ public final class ReservationClient implements AutoCloseable {
     channel.close();
   }
 
+  /** Connects with the next call, however many attempts have failed. */
+  void connectNow() {
+    channel.connectNow();
+  }
+
   private <T> T calling(Function<ReservationServiceBlockingStub, T> call) {
     try {
       return call.apply(ReservationServiceGrpc.newBlockingStub(channel.channel()));

@@ -119,6 +119,9 @@ public record RunSpec(
     check(
         !program.words().isEmpty() || !service.isEmpty() || !image.isEmpty(),
         "what to run? A script, a command, or an image that does something");
+    check(
+        pip.isEmpty() || !program.words().isEmpty(),
+        "packages of Python are asked for, but neither a script nor a command that uses them");
   }
 
   public static Builder builder() {
@@ -354,7 +357,7 @@ public record RunSpec(
           exclude);
     }
 
-    private static long bytes(String size) {
+    static long bytes(String size) {
       try {
         return new SizeConverter().convert(size);
       } catch (TypeConversionException e) {
@@ -362,7 +365,7 @@ public record RunSpec(
       }
     }
 
-    private static Duration duration(String text) {
+    static Duration duration(String text) {
       try {
         return new DurationConverter().convert(text);
       } catch (TypeConversionException e) {

@@ -5,31 +5,24 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import berth.fake.FakeRegistry;
+import berth.fake.FakeReservations;
 import berth.fake.FakeRuns;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
 import berth.rpc.Reason;
-import berth.rpc.RpcServer;
 import berth.v1.GpuRequest;
 import berth.v1.Lifetime;
-import berth.v1.ListReservationsRequest;
-import berth.v1.ListReservationsResponse;
 import berth.v1.Queued;
-import berth.v1.Reservation;
-import berth.v1.ReservationServiceGrpc;
 import berth.v1.ReserveRequest;
 import berth.v1.ReserveResponse;
 import berth.v1.Server;
 import berth.v1.ServerFilter;
 import berth.v1.WaitTime;
 import io.grpc.Status;
-import io.grpc.stub.StreamObserver;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.CopyOnWriteArrayList;
-import java.util.function.BiConsumer;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
@@ -44,46 +37,11 @@ class PlacedReservationTest {
   private final List<ReserveResponse> seen = new ArrayList<>();
   private final List<String> notes = new ArrayList<>();
 
-  /** A server that grants, unless a test says otherwise. */
-  private static final class FakeReservations
-      extends ReservationServiceGrpc.ReservationServiceImplBase {
-    private final List<ReserveRequest> asked = new CopyOnWriteArrayList<>();
-    private final ReserveResponse granted;
-    private final RpcServer server;
-    private volatile BiConsumer<ReserveRequest, StreamObserver<ReserveResponse>> onReserve;
-
-    FakeReservations(String id) {
-      granted =
-          ReserveResponse.newBuilder()
-              .setGranted(Reservation.newBuilder().setReservationId(id))
-              .build();
-      onReserve =
-          (request, stream) -> {
-            stream.onNext(granted);
-            stream.onCompleted();
-          };
-      server = RpcServer.listenOn(new Address("127.0.0.1", 0)).service(this).start();
-    }
-
-    @Override
-    public void reserve(ReserveRequest request, StreamObserver<ReserveResponse> stream) {
-      asked.add(request);
-      onReserve.accept(request, stream);
-    }
-
-    @Override
-    public void listReservations(
-        ListReservationsRequest request, StreamObserver<ListReservationsResponse> observer) {
-      observer.onNext(ListReservationsResponse.getDefaultInstance());
-      observer.onCompleted();
-    }
-  }
-
   @AfterEach
   void close() {
     client.close();
-    first.server.close();
-    second.server.close();
+    first.close();
+    second.close();
     registry.close();
   }
 
@@ -190,7 +148,7 @@ class PlacedReservationTest {
   }
 
   private static Server server(String name, FakeReservations fake) {
-    return FakeRegistry.server(name, fake.server.address(), 1, 1);
+    return FakeRegistry.server(name, fake.address(), 1, 1);
   }
 
   private void reserve(WaitTime wait) {

@@ -10,7 +10,7 @@ import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 
 /** Takes a bundle as a server does, and remembers how it came. */
-public final class Upload implements StreamObserver<UploadBundleRequest> {
+public class Upload implements StreamObserver<UploadBundleRequest> {
   public final ByteArrayOutputStream content = new ByteArrayOutputStream();
   public final List<Integer> pieces = new CopyOnWriteArrayList<>();
   private final StreamObserver<UploadBundleResponse> answer;
