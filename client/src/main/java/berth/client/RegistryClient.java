@@ -70,11 +70,6 @@ public final class RegistryClient implements AutoCloseable {
     return new RegistryClient(registries);
   }
 
-  /** Returns all servers, by name. */
-  public List<GpuServer> servers() {
-    return listServers(ServerFilter.getDefaultInstance()).stream().map(GpuServer::of).toList();
-  }
-
   /** Returns the servers that pass a filter, by name. */
   public List<Server> listServers(ServerFilter filter) {
     List<Server> servers = new ArrayList<>();
