@@ -2,10 +2,13 @@ package berth.client;
 
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.rpc.Replicas;
 import berth.rpc.Replicas.Replica;
 import berth.rpc.Statuses;
+import berth.v1.Ahead;
+import berth.v1.AwaitTurnRequest;
 import berth.v1.FindGpusRequest;
 import berth.v1.FindGpusResponse;
 import berth.v1.ListServersRequest;
@@ -40,6 +43,7 @@ public final class RegistryClient implements AutoCloseable {
   private static final Duration PATIENCE = Duration.ofSeconds(3);
   private static final Duration FIRST_PAUSE = Duration.ofMillis(100);
   private static final Duration LONGEST_PAUSE = Duration.ofSeconds(1);
+  private static final Duration PATIENCE_IN_LINE = Duration.ofSeconds(30);
 
   /** Is told of servers, in the thread that watches. */
   public interface Watcher {
@@ -171,6 +175,79 @@ public final class RegistryClient implements AutoCloseable {
     }
   }
 
+  /**
+   * Waits in the line of those who want to reserve on several servers at once, until it is this
+   * caller's turn. The line is that of the first registry that answers, by address, so all who know
+   * the registries by the same addresses stand in the same. If it is lost, this goes on at the next
+   * one with the time waited so far, and goes back when the first is there again.
+   *
+   * @param request its {@code waited} is what was waited before this call
+   * @param listener is told who is ahead whenever that changes, in the calling thread
+   * @throws BerthException CANCELLED if the thread is interrupted or this is closed; UNAVAILABLE or
+   *     TIMED_OUT if no registry answers in the beginning, or for half a minute later; or what a
+   *     registry says that refuses. Then the line is left.
+   */
+  public Turn awaitTurn(AwaitTurnRequest request, Consumer<Ahead> listener) {
+    List<Replica> registries = replicas.inOrder();
+    long lastHeard = System.nanoTime();
+    long stoodSince = lastHeard;
+    boolean stood = false;
+    int index = 0;
+    while (true) {
+      if (!stood) {
+        stoodSince = System.nanoTime();
+      }
+      TurnClient place =
+          TurnClient.open(
+              registries.get(index), stood ? waitedSince(stoodSince, request) : request);
+      List<Replica> earlier = registries.subList(0, index);
+      if (place.awaitTurn(() -> anyAnswers(earlier), listener)) {
+        return place;
+      }
+      BerthException broken = place.broken();
+      if (closed) {
+        throw new BerthException(Reason.CANCELLED, "the client was closed", broken);
+      }
+      if (broken.reason() != Reason.UNAVAILABLE && broken.reason() != Reason.TIMED_OUT) {
+        throw broken;
+      }
+      if (place.heard()) {
+        lastHeard = System.nanoTime();
+        stood = true;
+        index = 0;
+      } else {
+        index = (index + 1) % registries.size();
+      }
+      if (index == 0) {
+        Duration patience = stood ? PATIENCE_IN_LINE : PATIENCE;
+        if (System.nanoTime() - lastHeard > patience.toNanos()) {
+          throw explained(broken);
+        }
+        sleep(FIRST_PAUSE);
+      }
+    }
+  }
+
+  private static AwaitTurnRequest waitedSince(long since, AwaitTurnRequest request) {
+    Duration before = Messages.duration(request.getWaited());
+    Duration here = Duration.ofNanos(System.nanoTime() - since);
+    return request.toBuilder().setWaited(Messages.duration(before.plus(here))).build();
+  }
+
+  private static boolean anyAnswers(List<Replica> registries) {
+    for (Replica registry : registries) {
+      try {
+        registry.connection().connectNow();
+        within(registry.channel())
+            .listServers(ListServersRequest.newBuilder().setPageSize(1).build());
+        return true;
+      } catch (StatusRuntimeException e) {
+        // Not this one.
+      }
+    }
+    return false;
+  }
+
   private static boolean mayPass(BerthException failure) {
     return switch (failure.reason()) {
       case UNAVAILABLE, TIMED_OUT, EXHAUSTED -> true;
@@ -220,7 +297,7 @@ public final class RegistryClient implements AutoCloseable {
       TimeUnit.NANOSECONDS.sleep(pause.toNanos());
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      throw new BerthException(Reason.CANCELLED, "interrupted while watching servers", e);
+      throw new BerthException(Reason.CANCELLED, "interrupted while waiting for a registry", e);
     }
   }
 }

@@ -6,6 +6,8 @@ import berth.rpc.Reason;
 import berth.rpc.Replies;
 import berth.rpc.RpcServer;
 import berth.rpc.Statuses;
+import berth.v1.AwaitTurnRequest;
+import berth.v1.AwaitTurnResponse;
 import berth.v1.Candidate;
 import berth.v1.FindGpusRequest;
 import berth.v1.FindGpusResponse;
@@ -20,6 +22,7 @@ import berth.v1.ServerInfo;
 import berth.v1.ServerStatus;
 import berth.v1.WatchServersRequest;
 import berth.v1.WatchServersResponse;
+import io.grpc.stub.ServerCallStreamObserver;
 import io.grpc.stub.StreamObserver;
 import java.util.List;
 import java.util.concurrent.BlockingQueue;
@@ -30,8 +33,13 @@ import java.util.function.BiConsumer;
 /** A registry that says what a test wants it to, over a real connection. */
 public final class FakeRegistry extends RegistryServiceGrpc.RegistryServiceImplBase
     implements AutoCloseable {
+  /** Somebody in line, who hears what the test says. */
+  public record Waiting(
+      AwaitTurnRequest request, ServerCallStreamObserver<AwaitTurnResponse> stream) {}
+
   public final List<FindGpusRequest> asked = new CopyOnWriteArrayList<>();
   public final BlockingQueue<WatchServersRequest> watched = new LinkedBlockingQueue<>();
+  public final BlockingQueue<Waiting> waiting = new LinkedBlockingQueue<>();
 
   public volatile FindGpusResponse found = FindGpusResponse.getDefaultInstance();
   public volatile List<Server> servers = List.of();
@@ -46,7 +54,7 @@ public final class FakeRegistry extends RegistryServiceGrpc.RegistryServiceImplB
   }
 
   /** Stops, breaks off {@code stream} as it goes. */
-  public void stop(StreamObserver<WatchServersResponse> stream) {
+  public void stop(StreamObserver<?> stream) {
     onStop =
         () ->
             stream.onError(
@@ -119,5 +127,13 @@ public final class FakeRegistry extends RegistryServiceGrpc.RegistryServiceImplB
       WatchServersRequest request, StreamObserver<WatchServersResponse> observer) {
     onWatch.accept(request, observer);
     watched.add(request);
+  }
+
+  @Override
+  public void awaitTurn(AwaitTurnRequest request, StreamObserver<AwaitTurnResponse> observer) {
+    ServerCallStreamObserver<AwaitTurnResponse> stream =
+        (ServerCallStreamObserver<AwaitTurnResponse>) observer;
+    stream.setOnCancelHandler(() -> {});
+    waiting.add(new Waiting(request, stream));
   }
 }

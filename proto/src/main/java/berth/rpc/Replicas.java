@@ -4,6 +4,7 @@ import io.grpc.Channel;
 import io.grpc.StatusRuntimeException;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
@@ -46,6 +47,13 @@ public final class Replicas implements AutoCloseable {
   /** The one that answered last. */
   public synchronized Replica current() {
     return replicas.get(current);
+  }
+
+  /**
+   * All of them, in an order that is the same for everyone who knows them by the same addresses.
+   */
+  public List<Replica> inOrder() {
+    return replicas.stream().sorted(Comparator.comparing(r -> r.address.toString())).toList();
   }
 
   /** Leaves {@code failed} for the next, unless somebody did so already, and returns that. */

@@ -12,6 +12,7 @@ import berth.registry.directory.LeaseTerms;
 import berth.registry.directory.MemoryDirectory;
 import berth.registry.directory.RegistryGrpcService;
 import berth.registry.discovery.DiscoveryResponder;
+import berth.registry.line.TurnLine;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
@@ -121,7 +122,8 @@ final class RegistryCommand implements Callable<Integer> {
     ExecutorService storeThreads = Executors.newFixedThreadPool(STORE_THREADS);
     try (Termination termination = Termination.onSignal();
         Directory directory = directory(terms)) {
-      RegistryGrpcService service = new RegistryGrpcService(directory, threads, storeThreads);
+      TurnLine line = new TurnLine(System::nanoTime);
+      RegistryGrpcService service = new RegistryGrpcService(directory, line, threads, storeThreads);
       try (RpcServer server =
               RpcServer.listenOn(daemon.address())
                   .insecureBeyondLoopback(daemon.insecure())

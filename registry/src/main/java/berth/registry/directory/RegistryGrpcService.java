@@ -1,11 +1,14 @@
 package berth.registry.directory;
 
+import berth.registry.line.TurnLine;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Caller;
 import berth.rpc.Reason;
 import berth.rpc.Replies;
 import berth.rpc.StreamFeed;
+import berth.v1.AwaitTurnRequest;
+import berth.v1.AwaitTurnResponse;
 import berth.v1.DeregisterRequest;
 import berth.v1.DeregisterResponse;
 import berth.v1.FindGpusRequest;
@@ -24,11 +27,13 @@ import io.grpc.stub.ServerCallStreamObserver;
 import io.grpc.stub.StreamObserver;
 import java.util.Set;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executor;
 import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
 
-/** Speaks gRPC for a {@link Directory}; decides nothing itself. */
+/** Speaks gRPC for a {@link Directory} and a {@link TurnLine}; decides nothing itself. */
 public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServiceImplBase
     implements AutoCloseable {
   private static final int MAX_WATCHERS = 20_000;
@@ -37,20 +42,24 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
   private static final int MAX_PAGE_BYTES = 8 << 20;
 
   private final Directory directory;
+  private final TurnLine line;
   private final Executor threads;
   private final Executor storeThreads;
   private final Set<StreamFeed<WatchServersResponse>> watchers = ConcurrentHashMap.newKeySet();
+  private final Set<StreamFeed<AwaitTurnResponse>> turns = ConcurrentHashMap.newKeySet();
   private final Set<HeartbeatGrpcService> heartbeats = ConcurrentHashMap.newKeySet();
   private final Semaphore waiting = new Semaphore(MAX_WAITING);
   private volatile boolean closed;
 
   /**
-   * @param threads where watchers are served
+   * @param threads where watchers and those in line are served
    * @param storeThreads where is waited for the store; others than those that serve queries, which
    *     must not wait for it
    */
-  public RegistryGrpcService(Directory directory, Executor threads, Executor storeThreads) {
+  public RegistryGrpcService(
+      Directory directory, TurnLine line, Executor threads, Executor storeThreads) {
     this.directory = directory;
+    this.line = line;
     this.threads = threads;
     this.storeThreads = storeThreads;
   }
@@ -128,11 +137,42 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
     Replies.unary(observer, () -> Placement.find(directory.roster(), request));
   }
 
+  @Override
+  public void awaitTurn(AwaitTurnRequest request, StreamObserver<AwaitTurnResponse> observer) {
+    TurnLine.Place place;
+    try {
+      ServerRules.check(request);
+      place = line.enter(request);
+    } catch (BerthException e) {
+      refuse(observer, e);
+      return;
+    }
+    StreamFeed<AwaitTurnResponse> feed = new StreamFeed<>(observer, place, threads);
+    turns.add(feed);
+    feed.onEnd(
+        () -> {
+          place.leave();
+          turns.remove(feed);
+        });
+    place.listen(feed::wake);
+    place
+        .settlesIn()
+        .ifPresent(
+            nanos ->
+                CompletableFuture.delayedExecutor(nanos, TimeUnit.NANOSECONDS, threads)
+                    .execute(place::settle));
+    if (closed) {
+      feed.fail(stopping());
+    }
+    feed.wake();
+  }
+
   /** Ends all streams. */
   @Override
   public void close() {
     closed = true;
     watchers.forEach(feed -> feed.fail(stopping()));
+    turns.forEach(feed -> feed.fail(stopping()));
     heartbeats.forEach(stream -> stream.fail(stopping()));
   }
 

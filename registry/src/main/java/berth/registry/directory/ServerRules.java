@@ -3,7 +3,9 @@ package berth.registry.directory;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.v1.AwaitTurnRequest;
 import berth.v1.HeartbeatRequest;
+import berth.v1.Owner;
 import berth.v1.RegisterRequest;
 import berth.v1.ServerInfo;
 import berth.v1.ServerStatus;
@@ -11,7 +13,7 @@ import com.google.protobuf.Message;
 import java.util.Map;
 import java.util.regex.Pattern;
 
-/** What servers may say of themselves. */
+/** What servers may say of themselves, and others of servers. */
 public final class ServerRules {
   private static final int MAX_BYTES = 64 << 10;
   private static final int MAX_INSTANCE = 100;
@@ -22,6 +24,9 @@ public final class ServerRules {
   private static final int MAX_LABELS = 64;
   private static final int MAX_LABEL_KEY = 63;
   private static final int MAX_LABEL_VALUE = 255;
+  private static final int MAX_SERVERS_OF_A_TURN = 10_000;
+  private static final int MAX_OWNER = 200;
+  private static final int MAX_PURPOSE = 200;
   private static final Pattern NAME = Pattern.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,99}");
 
   private ServerRules() {}
@@ -53,6 +58,30 @@ public final class ServerRules {
           request.getInfo().getName().equals(request.getName()),
           "a heartbeat of '" + request.getName() + "' cannot give it another name");
     }
+  }
+
+  /**
+   * @throws BerthException INVALID if it names no server, too many, or what is none, or says too
+   *     much of itself
+   */
+  public static void check(AwaitTurnRequest request) {
+    int servers = request.getServersCount();
+    check(servers > 0, "a turn is for servers, and none is named");
+    check(
+        servers <= MAX_SERVERS_OF_A_TURN,
+        "a turn for " + servers + " servers, at most " + MAX_SERVERS_OF_A_TURN);
+    request.getServersList().forEach(ServerRules::checkName);
+    Owner owner = request.getOwner();
+    int ownerLength = owner.getUser().length() + owner.getHost().length();
+    check(
+        ownerLength <= MAX_OWNER,
+        "the owner has " + ownerLength + " characters, at most " + MAX_OWNER);
+    check(
+        request.getPurpose().length() <= MAX_PURPOSE,
+        "the purpose has " + request.getPurpose().length() + " characters, at most " + MAX_PURPOSE);
+    check(
+        request.getWaited().getSeconds() >= 0 && request.getWaited().getNanos() >= 0,
+        "nobody has waited for less than no time");
   }
 
   private static void checkInfo(ServerInfo info) {

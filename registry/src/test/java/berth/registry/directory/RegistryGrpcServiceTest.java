@@ -7,9 +7,12 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
+import berth.registry.line.TurnLine;
 import berth.rpc.Address;
 import berth.rpc.RpcChannel;
 import berth.rpc.RpcServer;
+import berth.v1.AwaitTurnRequest;
+import berth.v1.AwaitTurnResponse;
 import berth.v1.DeregisterRequest;
 import berth.v1.FindGpusRequest;
 import berth.v1.GpuRequest;
@@ -35,6 +38,7 @@ import io.grpc.stub.StreamObserver;
 import io.netty.util.internal.PlatformDependent;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
@@ -56,7 +60,7 @@ class RegistryGrpcServiceTest {
   private final Directory directory =
       new MemoryDirectory(new LeaseTerms(Duration.ofMinutes(5), 20_000));
   private final RegistryGrpcService service =
-      new RegistryGrpcService(directory, threads, storeThreads);
+      new RegistryGrpcService(directory, new TurnLine(System::nanoTime), threads, storeThreads);
   private final RpcServer server =
       RpcServer.listenOn(new Address("127.0.0.1", 0))
           .service(service)
@@ -248,7 +252,42 @@ class RegistryGrpcServiceTest {
   }
 
   @Test
+  void aTurnIsTheNextOnesWhenItsConnectionIsGone() {
+    RpcChannel other = connect();
+    Iterator<AwaitTurnResponse> first = awaitTurn(other, turn("gpu01", "gpu02"));
+    while (!first.next().getTurn()) {
+      // A new line lets others come first.
+    }
+    Iterator<AwaitTurnResponse> second = awaitTurn(channel, turn("gpu02"));
+    assertThat(second.next().getAhead().getCount()).isEqualTo(1);
+    assertThat(awaitTurn(channel, turn("gpu03")).next().getTurn()).isTrue();
+
+    other.close();
+
+    assertThat(second.next().getTurn()).isTrue();
+  }
+
+  @Test
+  void aPlaceInLineForWhatIsNoServerIsRefused() {
+    assertNoTurn(turn(), "a turn is for servers, and none is named");
+    assertNoTurn(turn("gpu01", "gpu 02"), "'gpu 02' is no name of a server");
+    assertNoTurn(
+        turn(Collections.nCopies(10_001, "a").toArray(String[]::new)),
+        "a turn for 10001 servers, at most 10000");
+    assertNoTurn(
+        turn("gpu01").setPurpose("x".repeat(201)), "the purpose has 201 characters, at most 200");
+    AwaitTurnRequest.Builder owned = turn("gpu01");
+    owned.getOwnerBuilder().setUser("x".repeat(150)).setHost("x".repeat(51));
+    assertNoTurn(owned, "the owner has 201 characters, at most 200");
+    AwaitTurnRequest.Builder early = turn("gpu01");
+    early.getWaitedBuilder().setNanos(-1);
+    assertNoTurn(early, "nobody has waited for less than no time");
+  }
+
+  @Test
   void aRegistryThatStopsEndsItsStreamsAtOnce() {
+    Iterator<AwaitTurnResponse> turn = awaitTurn(channel, turn("gpu01"));
+    turn.next();
     Iterator<WatchServersResponse> watch =
         stub().watchServers(WatchServersRequest.getDefaultInstance());
     watch.next();
@@ -265,6 +304,7 @@ class RegistryGrpcServiceTest {
     assertThatThrownBy(watch::next)
         .isInstanceOf(StatusRuntimeException.class)
         .hasMessage("UNAVAILABLE: this registry is stopping");
+    assertThatThrownBy(turn::next).hasMessage("UNAVAILABLE: this registry is stopping");
     await().atMost(SOON).until(() -> beats.failure != null);
   }
 
@@ -294,6 +334,23 @@ class RegistryGrpcServiceTest {
         .hasMessageContaining(message)
         .extracting(e -> ((StatusRuntimeException) e).getStatus().getCode())
         .isEqualTo(code);
+  }
+
+  private static AwaitTurnRequest.Builder turn(String... servers) {
+    return AwaitTurnRequest.newBuilder().addAllServers(List.of(servers));
+  }
+
+  private static Iterator<AwaitTurnResponse> awaitTurn(
+      RpcChannel connection, AwaitTurnRequest.Builder request) {
+    return RegistryServiceGrpc.newBlockingStub(connection.channel())
+        .withDeadlineAfter(30, TimeUnit.SECONDS)
+        .awaitTurn(request.build());
+  }
+
+  private void assertNoTurn(AwaitTurnRequest.Builder request, String message) {
+    assertThatThrownBy(() -> awaitTurn(channel, request).next())
+        .isInstanceOf(StatusRuntimeException.class)
+        .hasMessageStartingWith("INVALID_ARGUMENT: " + message);
   }
 
   private static Watcher watch(Channel connection, int messages) {
