@@ -81,7 +81,8 @@ public final class RunHandle implements AutoCloseable {
   /**
    * Ends the run: takes it out of the queue, or ends its program with SIGTERM and, ten seconds
    * later, SIGKILL. Returns as soon as its server has taken note; {@link #result} tells of the end.
-   * Does nothing if the run has ended.
+   * What no server has accepted yet is given up: {@link #result} fails with CANCELLED, and a server
+   * that accepts it in this moment ends it after ten seconds. Does nothing if the run has ended.
    */
   public void cancel() {
     cancelled = true;

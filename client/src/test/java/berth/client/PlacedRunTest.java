@@ -13,6 +13,7 @@ import static berth.fake.FakeRuns.send;
 import static berth.fake.FakeRuns.started;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.awaitility.Awaitility.await;
 
 import berth.fake.FakeRegistry;
 import berth.fake.FakeRuns;
@@ -83,6 +84,33 @@ class PlacedRunTest {
         .matches(request -> request.getToRun() && request.getFilter().getService().equals("tf"))
         .matches(request -> request.getGpus().getCount() == 2);
     assertThat(notes).containsExactly("placed gpu02");
+  }
+
+  @Test
+  void itsNameIsKnownBeforeItIsCertainThatItStays() throws Exception {
+    registry.find(candidate(gpu01, true));
+    first.onRun = (request, stream) -> send(stream, accepted());
+    PlacedRun run = new PlacedRun(client, seen::add, new Notes());
+    Thread thread = new Thread(() -> runUntilInterrupted(run));
+    assertThat(run.runId()).isEmpty();
+    thread.start();
+
+    await().until(() -> run.runId().equals(FakeRuns.ID));
+
+    thread.interrupt();
+    thread.join();
+    run.close();
+    assertThat(seen).isEmpty();
+  }
+
+  private static void runUntilInterrupted(PlacedRun run) {
+    try {
+      run.run(gpus().build(), ServerFilter.getDefaultInstance(), (request, at, services) -> {});
+    } catch (BerthException e) {
+      assertThat(e.reason()).isEqualTo(Reason.CANCELLED);
+    } catch (IOException e) {
+      throw new AssertionError(e);
+    }
   }
 
   @ParameterizedTest
@@ -398,26 +426,25 @@ class PlacedRunTest {
   }
 
   private void place(RunCodeRequest request, PlacedRun.Preparation preparation) throws IOException {
-    try (PlacedRun run =
-        new PlacedRun(
-            client,
-            seen::add,
-            new PlacementListener() {
-              @Override
-              public void placed(Server server, boolean waits) {
-                notes.add((waits ? "waits " : "placed ") + server.getInfo().getName());
-              }
-
-              @Override
-              public void passed(Server server, BerthException why) {
-                notes.add("passed " + server.getInfo().getName() + ": " + why.getMessage());
-              }
-            })) {
+    try (PlacedRun run = new PlacedRun(client, seen::add, new Notes())) {
       run.run(request, ServerFilter.getDefaultInstance(), preparation);
     }
   }
 
   private List<EventCase> kinds() {
     return seen.stream().map(RunEvent::getEventCase).toList();
+  }
+
+  /** Writes down where a request went. */
+  private final class Notes implements PlacementListener {
+    @Override
+    public void placed(Server server, boolean waits) {
+      notes.add((waits ? "waits " : "placed ") + server.getInfo().getName());
+    }
+
+    @Override
+    public void passed(Server server, BerthException why) {
+      notes.add("passed " + server.getInfo().getName() + ": " + why.getMessage());
+    }
   }
 }

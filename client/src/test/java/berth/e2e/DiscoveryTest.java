@@ -45,6 +45,18 @@ class DiscoveryTest {
   }
 
   @Test
+  void aProgramThatNamesNoRegistryUsesTheOneThatAnswers() {
+    NetworkNamespace lan = networkSwitch();
+    NetworkNamespace user = machine().plugInto(lan, "10.77.0.1/24");
+    NetworkNamespace host = machine().plugInto(lan, "10.77.0.2/24");
+    registry(host, "0.0.0.0:4711", "one");
+
+    assertThat(java(user, ServerNames.class).out()).isEqualTo("the servers: []\n");
+    assertThat(java(machine().plugInto(networkSwitch(), "10.77.0.1/24"), ServerNames.class).err())
+        .contains("NOT_FOUND: no registry answers on the local network");
+  }
+
+  @Test
   void allRegistriesOfANetworkAreFound() {
     NetworkNamespace lan = networkSwitch();
     NetworkNamespace user = machine().plugInto(lan, "10.77.0.1/24");
@@ -216,18 +228,21 @@ class DiscoveryTest {
     return resource;
   }
 
-  private static Sight seek(NetworkNamespace host, Reach reach, int millis) {
+  private static Installed.Result java(NetworkNamespace host, Class<?> main, String... args) {
     List<String> command =
-        host.inside(
+        new ArrayList<>(
             List.of(
                 Path.of(System.getProperty("java.home"), "bin/java").toString(),
                 "-cp",
                 System.getProperty("java.class.path"),
-                Seeker.class.getName(),
-                reach.name(),
-                Integer.toString(PORT),
-                Integer.toString(millis)));
-    Installed.Result result = Installed.run(command.toArray(String[]::new));
+                main.getName()));
+    command.addAll(List.of(args));
+    return Installed.run(host.inside(command).toArray(String[]::new));
+  }
+
+  private static Sight seek(NetworkNamespace host, Reach reach, int millis) {
+    Installed.Result result =
+        java(host, Seeker.class, reach.name(), Integer.toString(PORT), Integer.toString(millis));
     assertThat(result.err()).isEmpty();
     List<String> lines = result.out().lines().toList();
     int last = lines.size() - 1;
