@@ -48,10 +48,17 @@ import picocli.CommandLine.Spec;
       "",
       "Examples:",
       "  berth cluster run mnist.yaml",
-      "  berth cluster run --service tensorflow --workers 4 --ps 1 --gpus 1 train.py --epochs 3",
-      "  berth cluster run -s tensorflow --chief --workers 3 --evaluator -g 1 --bundle ."
-          + " src/train.py",
+      "  berth cluster run -s tensorflow --workers 4 --ps 1 -g 1 train.py --epochs 3",
+      "  berth cluster run -s pytorch --workers 2 -g all --bundle . src/train.py",
       "  berth cluster run -i busybox:1.35 --workers 2 -- echo {job_name} {task_index}",
+      "A cluster file, such as mnist.yaml:",
+      "  service: tensorflow",
+      "  files: .",
+      "  script: train.py --epochs 3",
+      "  tasks:",
+      "    chief: {gpus: 1}",
+      "    worker: {instances: 4, gpus: 1, model: A100}",
+      "    ps: {instances: 2, memory: 8g}",
       "Exit codes: 0 if the training succeeded, else that of the first task that failed; 124 if its"
           + " time was over, 125 if Berth failed, 130 after Ctrl-C.",
     })

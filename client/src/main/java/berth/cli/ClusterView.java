@@ -199,6 +199,8 @@ final class ClusterView implements Consumer<ClusterEvent> {
   private void tellStarted(ClusterEvent.Started news) {
     started++;
     if (taskCount <= MANY) {
+      // It may still show that the image of this one is being fetched.
+      progress.erase();
       String gpus =
           news.gpus().isEmpty()
               ? ""
@@ -214,10 +216,9 @@ final class ClusterView implements Consumer<ClusterEvent> {
   }
 
   private void tellEnded(TaskResult result) {
-    if (!result.well()) {
-      note(result.task() + " ended badly: " + ClusterTable.why(result));
-    } else if (taskCount <= MANY) {
-      note(result.task() + " ended: " + ClusterTable.why(result));
+    boolean failed = !result.well() && result.end() != TaskResult.End.CANCELLED;
+    if (failed || taskCount <= MANY) {
+      note(result.task() + (failed ? " failed: " : " ended: ") + ClusterTable.why(result));
     }
   }
 

@@ -165,7 +165,9 @@ class ClusterViewTest {
         new ClusterEvent.AllStarted(),
         new ClusterEvent.Note("beware\033[2J"),
         ended(CHIEF),
-        new ClusterEvent.Ended(finished(WORKER_0, 3)));
+        new ClusterEvent.Ended(finished(WORKER_0, 3)),
+        new ClusterEvent.Ended(
+            SampleCluster.result(PS, TaskResult.End.CANCELLED, 143, "cancelled")));
 
     assertThat(text(err))
         .isEqualTo(
@@ -185,7 +187,8 @@ class ClusterViewTest {
             berth: all 5 tasks run
             berth: beware?[2J
             berth: chief:0 ended: exit 0
-            berth: worker:0 ended badly: exit 3
+            berth: worker:0 failed: exit 3
+            berth: ps:0 ended: cancelled
             """);
     assertThat(text(out)).isEmpty();
   }
@@ -216,6 +219,15 @@ class ClusterViewTest {
     show(view, new ClusterEvent.Waiting("x"), new ClusterEvent.Pulling(PS, "i", 7), out(PS, "a\n"));
 
     assertThat(text(err)).isEqualTo("\r\033[Kwaiting: x\r\033[Kps:0: pulling i: 7 %\r\033[K");
+  }
+
+  @Test
+  void aTaskThatRunsNoLongerFetchesItsImage() {
+    ClusterView view = view(PLAIN, RunView.Detail.ALL);
+    show(view, new ClusterEvent.Pulling(PS, "i", 99), started(PS));
+
+    assertThat(text(err))
+        .isEqualTo("\r\033[Kps:0: pulling i: 99 %\r\033[Kberth: ps:0 runs on gpu1 (run-0)\n");
   }
 
   @Test
