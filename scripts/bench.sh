@@ -12,6 +12,8 @@ Usage: scripts/bench.sh [--seconds N] [--rounds N] BENCHMARK
   runs           running programs: RunCode, and docker run --rm of the same image on an engine of its own; only as root
   registry       10,000 simulated servers report to one registry, and 1,000 to one on etcd: what it costs, how fast it
                  answers meanwhile, and how fast RPyC's registry does
+  cluster        from the request of a cluster to the start of all of its tasks on 2, 8, 32 and 64 simulated servers, and
+                 the same servers one after the other
 Options:
   --seconds N    time of each measurement of throughput, for reservations and registry (default: 10)
   --rounds N     measure everything so often and print the medians (default: 1)
@@ -149,6 +151,14 @@ registry() {
   run_class berth.bench.RegistryBench "$address" "$server" 1000 "$seconds" -
 }
 
+cluster() {
+  require jdk gradle
+  step "Building Berth" gradle --no-daemon -q installDist :client:testClasses
+  machine
+  start_registry
+  run_class berth.bench.ClusterBench "$address" $((rounds * 9))
+}
+
 seconds=10
 rounds=1
 benchmark=
@@ -163,7 +173,7 @@ while [ $# -gt 0 ]; do
       usage
       exit 0
       ;;
-    reservations | runs | registry) benchmark=$1 ;;
+    reservations | runs | registry | cluster) benchmark=$1 ;;
     *)
       usage >&2
       exit 2

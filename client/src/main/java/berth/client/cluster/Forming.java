@@ -1,0 +1,253 @@
+package berth.client.cluster;
+
+import berth.client.GpuServer;
+import berth.client.RegistryClient;
+import berth.client.ServerFeed;
+import berth.client.ServerFeed.Snapshot;
+import berth.client.ThisUser;
+import berth.client.Turn;
+import berth.client.cluster.Gang.Refused;
+import berth.rpc.BerthException;
+import berth.rpc.Messages;
+import berth.rpc.Reason;
+import berth.v1.Ahead;
+import berth.v1.AwaitTurnRequest;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.function.Consumer;
+
+/**
+ * How a cluster gets everything that it needs: first its turn among the clusters that want some of
+ * the same servers, then, as often as it takes, a plan and all of its reservations at once. While
+ * it waits it holds nothing but its place in the line.
+ */
+final class Forming {
+  /** What a registry knows of a server that has just refused is older than the refusal. */
+  private static final Duration REST = Duration.ofMillis(300);
+
+  /** A server that did not answer is asked again after this time. */
+  private static final Duration LONG_REST = Duration.ofSeconds(3);
+
+  private static final Duration LOOK_AGAIN = Duration.ofSeconds(1);
+  private static final Duration FIRST_LOOK = Duration.ofSeconds(10);
+  private static final Duration FOR_EVER = Duration.ofDays(36_500);
+
+  private final RegistryClient registry;
+  private final ClusterRequest request;
+  private final Hosts hosts;
+  private final ExecutorService threads;
+  private final Consumer<String> waiting;
+  private final long start = System.nanoTime();
+  private final Map<String, Long> resting = new HashMap<>();
+  private final Map<String, BerthException> refusals = new LinkedHashMap<>();
+  private String lastTold = "";
+  private volatile String obstacle = "";
+
+  /**
+   * @param waiting is told what the cluster waits for, whenever that changes
+   */
+  Forming(
+      RegistryClient registry,
+      ClusterRequest request,
+      Hosts hosts,
+      ExecutorService threads,
+      Consumer<String> waiting) {
+    this.registry = registry;
+    this.request = request;
+    this.hosts = hosts;
+    this.threads = threads;
+    this.waiting = waiting;
+  }
+
+  /**
+   * Returns when everything is reserved.
+   *
+   * @throws BerthException INVALID if that can never be, EXHAUSTED or TIMED_OUT if it was not
+   *     within the time that the request gives; CANCELLED if this thread is interrupted
+   */
+  Gang form() {
+    try (ServerFeed feed = new ServerFeed(registry)) {
+      Snapshot snapshot = feed.after(0, FIRST_LOOK);
+      checkPossible(snapshot.servers());
+      Turn turn = turn(snapshot.servers(), Duration.ZERO);
+      try {
+        while (true) {
+          if (!turn.held()) {
+            // The registry was lost: back to the old place in the line.
+            turn = turn(snapshot.servers(), Duration.ofNanos(System.nanoTime() - start));
+          }
+          try {
+            return attempt(feed.after(0, Duration.ZERO).servers());
+          } catch (BerthException e) {
+            if (e.reason() != Reason.EXHAUSTED) {
+              throw e;
+            }
+            obstacle = e.getMessage();
+          }
+          if (left().isZero()) {
+            throw timedOut();
+          }
+          tell(obstacle);
+          snapshot = feed.after(snapshot.version(), shorter(left(), pause()));
+        }
+      } finally {
+        turn.close();
+      }
+    }
+  }
+
+  // What can never be placed must not stand in the line.
+  private void checkPossible(List<GpuServer> servers) {
+    try {
+      Planner.place(request, servers);
+    } catch (BerthException e) {
+      if (e.reason() != Reason.EXHAUSTED) {
+        throw e;
+      }
+      obstacle = e.getMessage();
+    }
+  }
+
+  /**
+   * One plan after the other, until one is reserved or none is left.
+   *
+   * @throws BerthException EXHAUSTED if there is no room now, anything else if there never will be
+   */
+  private Gang attempt(List<GpuServer> servers) {
+    while (true) {
+      ClusterPlan plan = plan(servers);
+      try {
+        return Gang.reserve(request, plan, hosts, threads);
+      } catch (Refused e) {
+        note(e);
+      }
+    }
+  }
+
+  private ClusterPlan plan(List<GpuServer> servers) {
+    List<GpuServer> willing =
+        servers.stream().filter(server -> !refusals.containsKey(server.name())).toList();
+    try {
+      Planner.place(request, willing);
+    } catch (BerthException e) {
+      throw e.reason() == Reason.EXHAUSTED || refusals.isEmpty()
+          ? e
+          : refusals.values().iterator().next();
+    }
+    resting.values().removeIf(until -> until - System.nanoTime() <= 0);
+    try {
+      return Planner.place(
+          request, willing.stream().filter(server -> !resting.containsKey(server.name())).toList());
+    } catch (BerthException e) {
+      // Without those that have just refused, it may look as if it could never be.
+      throw new BerthException(Reason.EXHAUSTED, resting.isEmpty() ? e.getMessage() : obstacle, e);
+    }
+  }
+
+  private void note(Refused refusal) {
+    obstacle = refusal.getMessage();
+    String server = refusal.server().name();
+    switch (refusal.why().reason()) {
+      case EXHAUSTED -> resting.put(server, System.nanoTime() + REST.toNanos());
+      case UNAVAILABLE, TIMED_OUT -> resting.put(server, System.nanoTime() + LONG_REST.toNanos());
+      case CANCELLED -> throw refusal.why();
+      // It would say the same again.
+      default ->
+          refusals.put(
+              server,
+              new BerthException(refusal.why().reason(), refusal.getMessage(), refusal.why()));
+    }
+  }
+
+  // Servers that rest come back without any news from the registry.
+  private Duration pause() {
+    return resting.isEmpty() ? LOOK_AGAIN : REST;
+  }
+
+  private Turn turn(List<GpuServer> servers, Duration waited) {
+    Set<String> names = Planner.candidates(request, servers);
+    AwaitTurnRequest asked =
+        AwaitTurnRequest.newBuilder()
+            .addAllServers(names)
+            .setOwner(ThisUser.owner())
+            .setPurpose("cluster " + request.name())
+            .setWaited(Messages.duration(waited))
+            .build();
+    Future<Turn> turn = threads.submit(() -> registry.awaitTurn(asked, this::ahead));
+    try {
+      // One that does not wait takes its turn if it is the only one who wants one.
+      Duration patience = left().isZero() ? LOOK_AGAIN : left();
+      return turn.get(patience.toNanos(), TimeUnit.NANOSECONDS);
+    } catch (TimeoutException e) {
+      turn.cancel(true);
+      throw timedOut();
+    } catch (InterruptedException e) {
+      turn.cancel(true);
+      Thread.currentThread().interrupt();
+      throw new BerthException(Reason.CANCELLED, "interrupted while waiting for others", e);
+    } catch (ExecutionException e) {
+      if (e.getCause() instanceof BerthException why) {
+        throw why;
+      }
+      throw new IllegalStateException(e.getCause());
+    }
+  }
+
+  private void ahead(Ahead ahead) {
+    obstacle =
+        ahead.getCount() == 0
+            ? "the registry has just started, and lets those come first who waited before"
+            : (ahead.getCount() == 1 ? "1 cluster comes" : ahead.getCount() + " clusters come")
+                + " before it, next "
+                + ahead.getPurpose()
+                + " of "
+                + ahead.getOwner().getUser()
+                + ", in line for "
+                + Duration.between(Messages.instant(ahead.getSince()), Instant.now()).toSeconds()
+                + " s";
+    tell(obstacle);
+  }
+
+  private void tell(String why) {
+    if (!why.equals(lastTold)) {
+      lastTold = why;
+      waiting.accept(why);
+    }
+  }
+
+  private Duration left() {
+    if (request.waitAtMost().isEmpty()) {
+      return FOR_EVER;
+    }
+    Duration left = request.waitAtMost().get().minusNanos(System.nanoTime() - start);
+    return left.isNegative() ? Duration.ZERO : left;
+  }
+
+  private BerthException timedOut() {
+    Duration limit = request.waitAtMost().orElse(FOR_EVER);
+    return limit.isZero()
+        ? new BerthException(Reason.EXHAUSTED, obstacle)
+        : new BerthException(
+            Reason.TIMED_OUT,
+            "waited "
+                + limit.toSeconds()
+                + " s for room for the cluster "
+                + request.name()
+                + ": "
+                + obstacle);
+  }
+
+  private static Duration shorter(Duration a, Duration b) {
+    return a.compareTo(b) < 0 ? a : b;
+  }
+}
