@@ -14,12 +14,14 @@ import berth.server.run.process.ProcessRuntime;
 import berth.v1.GpuRequest;
 import berth.v1.RunCodeRequest;
 import berth.v1.WaitTime;
+import com.google.protobuf.ByteString;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -81,6 +83,30 @@ class RunsTest {
     assertThat(end(secondAgain).reason()).isEqualTo(ExitReason.FINISHED);
     assertThat(output(firstAgain)).isEqualTo("done\n");
     assertThat(output(secondAgain)).isEqualTo("second on 0\n");
+  }
+
+  @Test
+  void aQueuedRunHasItsFilesAlsoAfterARestartAndShowsOnlyTheirNames() {
+    Path gate = folder.resolve("gate");
+    Run first = submit("while [ ! -e " + gate + " ]; do sleep 0.05; done");
+    awaitPhase(first, Phase.RUNNING);
+    RunCodeRequest request =
+        request("cat conf/secret; cd /; cat $BERTH_WORK/conf/secret", true).toBuilder()
+            .putFiles("conf/secret", ByteString.copyFromUtf8("xyz\n"))
+            .build();
+    Run second = runs.submit(RunMessages.spec(request), request.toByteArray());
+    second.start();
+    await().atMost(PATIENCE).until(() -> second.view().ahead().isPresent());
+
+    stop();
+    start();
+
+    Run again = runs.find(second.id());
+    assertThat(new RunMessages("gpu01").run(again).getRequest().getFilesMap())
+        .isEqualTo(Map.of("conf/secret", ByteString.EMPTY));
+    touch(gate);
+    assertThat(end(again).reason()).isEqualTo(ExitReason.FINISHED);
+    assertThat(output(again)).isEqualTo("xyz\nxyz\n");
   }
 
   @Test
