@@ -8,6 +8,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -162,6 +163,36 @@ public record RunSpec(
     checkLength("the owner", owner.toString(), LONGEST_OWNER);
     checkLength("the name", name, LONGEST_NAME);
     checkLength("the request id", requestId, LONGEST_REQUEST_ID);
+  }
+
+  /** The same with empty files, for those who need not start it any more. */
+  RunSpec withoutContent() {
+    Map<String, byte[]> emptied = new HashMap<>(files);
+    emptied.replaceAll((name, content) -> new byte[0]);
+    return new RunSpec(
+        service,
+        image,
+        code instanceof Code.Source source
+            ? new Code.Source(source.fileName, new byte[0], source.interpreter)
+            : code,
+        emptied,
+        command,
+        entrypoint,
+        env,
+        workingDir,
+        outputs,
+        gpus,
+        reservationId,
+        ports,
+        waitAtMost,
+        limits,
+        user,
+        network,
+        mounts,
+        detached,
+        owner,
+        name,
+        requestId);
   }
 
   boolean needsReservation() {

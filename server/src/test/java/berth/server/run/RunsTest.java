@@ -13,6 +13,7 @@ import berth.server.run.RunRecord.Phase;
 import berth.server.run.process.ProcessRuntime;
 import berth.v1.GpuRequest;
 import berth.v1.RunCodeRequest;
+import berth.v1.Source;
 import berth.v1.WaitTime;
 import com.google.protobuf.ByteString;
 import java.io.IOException;
@@ -107,6 +108,36 @@ class RunsTest {
     touch(gate);
     assertThat(end(again).reason()).isEqualTo(ExitReason.FINISHED);
     assertThat(output(again)).isEqualTo("xyz\nxyz\n");
+  }
+
+  @Test
+  void aRunThatIsOverKeepsNoContentInMemory() {
+    RunCodeRequest request =
+        request("", true).toBuilder()
+            .clearCommand()
+            .setSource(
+                Source.newBuilder()
+                    .setFileName("run.sh")
+                    .setContent(ByteString.copyFromUtf8("cat file\n"))
+                    .addInterpreter("sh"))
+            .putFiles("file", ByteString.copyFromUtf8("xyz\n"))
+            .build();
+    Run run = runs.submit(RunMessages.spec(request), request.toByteArray());
+    run.start();
+    end(run);
+    assertThat(output(run)).isEqualTo("xyz\n");
+    assertNoContent(run.spec());
+
+    stop();
+    start();
+
+    assertNoContent(runs.find(run.id()).spec());
+  }
+
+  private static void assertNoContent(RunSpec spec) {
+    assertThat(((RunSpec.Code.Source) spec.code()).content()).isEmpty();
+    assertThat(spec.files()).containsOnlyKeys("file");
+    assertThat(spec.files().get("file")).isEmpty();
   }
 
   @Test
