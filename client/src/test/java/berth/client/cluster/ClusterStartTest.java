@@ -1,0 +1,71 @@
+package berth.client.cluster;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import berth.client.cluster.ClusterResult.Outcome;
+import berth.client.cluster.TaskResult.End;
+import berth.fake.FakeServer;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** What becomes of clusters whose servers, tasks or listeners do not do what they should. */
+@Timeout(60)
+class ClusterStartTest {
+  private static final Duration SHORT = Duration.ofSeconds(1);
+  private static final long PATIENCE_SECONDS = 30;
+
+  private final FakeGroup group = new FakeGroup().givingTurns();
+  private final List<ClusterEvent> events = new CopyOnWriteArrayList<>();
+
+  @AfterEach
+  void close() {
+    group.close();
+  }
+
+  private static ClusterRequest.Builder workers(int count) {
+    return ClusterRequest.named("test")
+        .all(task -> task.command("true"))
+        .task("worker", count, worker -> worker.gpus(1));
+  }
+
+  private static <T> T within(CompletableFuture<T> future) throws Exception {
+    return future.get(PATIENCE_SECONDS, TimeUnit.SECONDS);
+  }
+
+  @Test
+  void aTaskThatDoesNotStartInTimeIsNamed() {
+    FakeServer good = group.server("a", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE);
+    FakeServer slow = group.server("b", FakeGroup.AT_ONCE, FakeGroup.NEVER);
+
+    try (Cluster cluster = group.start(workers(2).startTimeout(SHORT), events::add)) {
+      ClusterResult result = cluster.await();
+
+      assertThat(result.outcome()).isEqualTo(Outcome.FAILED);
+      assertThat(result.why())
+          .isEqualTo("after 1 s there is no worker:1 on b (its server prepares it)");
+      assertThat(result.exitCode()).isEqualTo(125);
+      assertThat(result.tasks())
+          .extracting(TaskResult::end)
+          .containsExactly(End.CANCELLED, End.CANCELLED);
+    }
+    assertThat(good.held()).isZero();
+    assertThat(slow.held()).isZero();
+  }
+
+  @Test
+  void isStoppedAlsoBeforeItsTasksRun() throws Exception {
+    group.server("a", FakeGroup.AT_ONCE, FakeGroup.NEVER);
+    try (Cluster cluster = group.start(workers(1), events::add)) {
+      within(cluster.formed());
+      cluster.stop();
+
+      assertThat(within(cluster.ended()).outcome()).isEqualTo(Outcome.CANCELLED);
+    }
+  }
+}

@@ -1,0 +1,95 @@
+package berth.client.cluster;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.awaitility.Awaitility.await;
+
+import berth.fake.FakeServer;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** Clusters whose servers say something else than the registry does. */
+@Timeout(60)
+class FormingTest {
+  private static final Duration PATIENCE = Duration.ofSeconds(30);
+  private static final BerthException FULL =
+      new BerthException(Reason.EXHAUSTED, "1 GPU asked, 0 are free");
+  private static final BerthException NEVER_WILL =
+      new BerthException(Reason.INVALID, "1 GPU asked, this server has none");
+
+  private final FakeGroup group = new FakeGroup();
+  private final List<ClusterEvent> events = new CopyOnWriteArrayList<>();
+
+  @AfterEach
+  void close() {
+    group.close();
+  }
+
+  private static ClusterRequest.Builder workers(int count) {
+    return ClusterRequest.named("test")
+        .all(task -> task.command("true"))
+        .task("worker", count, worker -> worker.gpus(1));
+  }
+
+  private static BerthException because(BerthException e, Reason reason) {
+    assertThat(e.reason()).isEqualTo(reason);
+    return e;
+  }
+
+  @Test
+  void whatOneServerRefusesAnotherGives() {
+    group.givingTurns();
+    FakeServer full = group.server("a", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE);
+    full.refusal = FULL;
+    FakeServer wrong = group.server("b", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE);
+    wrong.refusal = NEVER_WILL;
+    group.server("c", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE);
+
+    try (Cluster cluster = group.start(workers(1), events::add)) {
+      cluster.formed().join();
+      assertThat(events.get(0))
+          .isInstanceOfSatisfying(
+              ClusterEvent.Formed.class,
+              formed -> assertThat(formed.plan().byServer()).containsOnlyKeys("c"));
+    }
+    assertThat(full.asked).hasSize(1);
+    assertThat(wrong.asked).hasSize(1);
+  }
+
+  @Test
+  void whatAServerNeverWillGiveIsNotWaitedFor() {
+    group.givingTurns();
+    FakeServer good = group.server("a", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE);
+    group.server("b", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE).refusal = NEVER_WILL;
+
+    try (Cluster cluster = group.start(workers(2), events::add)) {
+      assertThatThrownBy(cluster::await)
+          .isInstanceOfSatisfying(BerthException.class, e -> because(e, Reason.INVALID))
+          .hasMessage("b has nothing for worker:1: 1 GPU asked, this server has none");
+    }
+    assertThat(good.held()).isZero();
+  }
+
+  @Test
+  void whatIsFullAfterAllIsWaitedFor() {
+    group.givingTurns();
+    FakeServer server = group.server("a", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE);
+    server.refusal = FULL;
+
+    try (Cluster cluster = group.start(workers(1), events::add)) {
+      await().atMost(PATIENCE).until(() -> !events.isEmpty());
+      assertThat(events.get(0))
+          .isEqualTo(
+              new ClusterEvent.Waiting("a has nothing for worker:0: 1 GPU asked, 0 are free"));
+      server.refusal = null;
+      cluster.formed().join();
+    }
+    assertThat(server.held()).isZero();
+  }
+}
