@@ -10,9 +10,11 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
+import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
@@ -35,7 +37,7 @@ public final class Cluster implements AutoCloseable {
 
   /** What the thread that leads the cluster is told. */
   private sealed interface News {
-    record TaskStarted() implements News {}
+    record TaskStarted(Task task) implements News {}
 
     record TaskEnded(Task task, TaskResult result) implements News {}
 
@@ -242,10 +244,10 @@ public final class Cluster implements AutoCloseable {
     return renewer;
   }
 
-  private void fromTask(ClusterEvent event) {
+  private void fromTask(Task task, ClusterEvent event) {
     emit(event);
     if (event instanceof ClusterEvent.Started) {
-      news.add(new News.TaskStarted());
+      news.add(new News.TaskStarted(task));
     }
   }
 
@@ -268,7 +270,8 @@ public final class Cluster implements AutoCloseable {
   private final class Life {
     private final List<Task> tasks;
     private final Map<TaskName, TaskResult> results = new LinkedHashMap<>();
-    private int running;
+    // Those of whose start nothing is known yet.
+    private final Set<Task> missing;
     private Outcome outcome;
     private String why = "";
     private OptionalLong startDeadline =
@@ -277,13 +280,14 @@ public final class Cluster implements AutoCloseable {
 
     Life(List<Task> tasks) {
       this.tasks = tasks;
+      this.missing = new LinkedHashSet<>(tasks);
     }
 
     ClusterResult live() {
       while (results.size() < tasks.size()) {
         News next = next();
-        if (next instanceof News.TaskStarted) {
-          taskStarted();
+        if (next instanceof News.TaskStarted start) {
+          hasStarted(start.task());
         } else if (next instanceof News.TaskEnded end) {
           taskEnded(end.task(), end.result());
         } else if (next instanceof News.StopAsked asked) {
@@ -313,9 +317,8 @@ public final class Cluster implements AutoCloseable {
       }
     }
 
-    private void taskStarted() {
-      running++;
-      if (running == tasks.size()) {
+    private void hasStarted(Task task) {
+      if (missing.remove(task) && missing.isEmpty()) {
         startDeadline = OptionalLong.empty();
         emit(new ClusterEvent.AllStarted());
         started.complete(null);
@@ -340,6 +343,9 @@ public final class Cluster implements AutoCloseable {
             .filter(each -> group(each).background())
             .forEach(each -> stop(each, End.STOPPED, false));
         evaluatorDeadline = OptionalLong.of(System.nanoTime() + request.evaluatorGrace().toNanos());
+      } else {
+        // A TensorBoard may end without a start, and nobody waits for it then.
+        hasStarted(task);
       }
     }
 
@@ -352,15 +358,18 @@ public final class Cluster implements AutoCloseable {
     private void timeOver() {
       if (startDeadline.isPresent()) {
         startDeadline = OptionalLong.empty();
-        String missing =
-            tasks.stream()
+        String late =
+            missing.stream()
                 .filter(task -> task.stage().compareTo(Task.Stage.RUNNING) < 0)
                 .map(task -> task.name() + " on " + task.server() + " (" + task.progress() + ")")
                 .collect(Collectors.joining(", "));
-        decide(
-            Outcome.FAILED,
-            "after " + request.startTimeout().toSeconds() + " s there is no " + missing);
-        stopAll(End.CANCELLED, false);
+        // One may have started while a listener kept that from being told.
+        if (!late.isEmpty()) {
+          decide(
+              Outcome.FAILED,
+              "after " + request.startTimeout().toSeconds() + " s there is no " + late);
+          stopAll(End.CANCELLED, false);
+        }
       } else {
         evaluatorDeadline = OptionalLong.empty();
         stopAll(End.STOPPED, false);

@@ -25,7 +25,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.UUID;
-import java.util.function.Consumer;
+import java.util.function.BiConsumer;
 
 /**
  * One task of a cluster, from its request to its end, in a thread of its own; any other may stop
@@ -59,7 +59,7 @@ final class Task {
   private final Host host;
   private final Reservation reservation;
   private final RunRequests requests;
-  private final Consumer<ClusterEvent> events;
+  private final BiConsumer<Task, ClusterEvent> events;
 
   private volatile Stage stage = Stage.SENDING_FILES;
   private volatile int percent;
@@ -76,7 +76,7 @@ final class Task {
       ClusterSpec spec,
       Gang gang,
       RunRequests requests,
-      Consumer<ClusterEvent> events) {
+      BiConsumer<Task, ClusterEvent> events) {
     this.name = name;
     this.request = request;
     this.spec = spec;
@@ -220,15 +220,15 @@ final class Task {
       case PULLING -> {
         stage = Stage.PULLING;
         percent = event.getPulling().getPercent();
-        events.accept(new ClusterEvent.Pulling(name, event.getPulling().getImage(), percent));
+        tell(new ClusterEvent.Pulling(name, event.getPulling().getImage(), percent));
       }
       case STARTED -> {
         stage = Stage.RUNNING;
         event
             .getStarted()
             .getNotEnforcedList()
-            .forEach(what -> events.accept(new ClusterEvent.Note(name + ": " + what)));
-        events.accept(
+            .forEach(what -> tell(new ClusterEvent.Note(name + ": " + what)));
+        tell(
             new ClusterEvent.Started(
                 name,
                 server,
@@ -236,18 +236,22 @@ final class Task {
                 reservation.getGpusList().stream().map(ReservedGpu::getIndex).toList()));
       }
       case OUTPUT ->
-          events.accept(
+          tell(
               new ClusterEvent.Output(
                   name,
                   event.getOutput().getStream() == OutputStream.OUTPUT_STREAM_STDERR,
                   event.getOutput().getData().toByteArray()));
       case TRUNCATED ->
-          events.accept(
+          tell(
               new ClusterEvent.Note(
                   "the output of " + name + " is longer than " + server + " keeps"));
       case EXITED -> exited = event.getExited();
       case QUEUED, RESERVED, EVENT_NOT_SET -> {}
     }
+  }
+
+  private void tell(ClusterEvent event) {
+    events.accept(this, event);
   }
 
   private void accepted(String run) {

@@ -59,6 +59,19 @@ class ClusterStartTest {
   }
 
   @Test
+  void aTensorBoardThatCannotStartDoesNotEndTheTraining() throws Exception {
+    FakeServer server = group.server("a", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE);
+    server.unstartable = request -> request.getName().startsWith("tensorboard");
+
+    try (Cluster cluster =
+        group.start(
+            workers(1).task("tensorboard", 1, task -> {}).startTimeout(SHORT), events::add)) {
+      within(cluster.started());
+    }
+    assertThat(events).anyMatch(ClusterEvent.AllStarted.class::isInstance);
+  }
+
+  @Test
   void isStoppedAlsoBeforeItsTasksRun() throws Exception {
     group.server("a", FakeGroup.AT_ONCE, FakeGroup.NEVER);
     try (Cluster cluster = group.start(workers(1), events::add)) {
