@@ -402,6 +402,8 @@ public final class Cluster implements AutoCloseable {
               task.stop(reason, force);
             } catch (BerthException e) {
               emit(new ClusterEvent.Note(task.name() + " cannot be stopped: " + e.getMessage()));
+            } catch (InterruptedException e) {
+              // The cluster has ended.
             }
           });
     }

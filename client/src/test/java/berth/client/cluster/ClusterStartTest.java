@@ -72,6 +72,23 @@ class ClusterStartTest {
   }
 
   @Test
+  void aServerThatIsAwayWhenItsTaskIsStoppedIsAskedAgain() throws Exception {
+    FakeServer server = group.server("a", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE);
+    try (Cluster cluster = group.start(workers(1), events::add)) {
+      within(cluster.started());
+      server.failingCancels.set(2);
+
+      cluster.stop();
+
+      assertThat(within(cluster.ended()).outcome()).isEqualTo(Outcome.CANCELLED);
+    }
+    assertThat(events)
+        .filteredOn(ClusterEvent.Note.class::isInstance)
+        .filteredOn(note -> note.toString().contains("worker:0 cannot be stopped yet"))
+        .hasSize(1);
+  }
+
+  @Test
   void isStoppedAlsoBeforeItsTasksRun() throws Exception {
     group.server("a", FakeGroup.AT_ONCE, FakeGroup.NEVER);
     try (Cluster cluster = group.start(workers(1), events::add)) {
