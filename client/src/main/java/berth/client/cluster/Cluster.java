@@ -55,7 +55,7 @@ public final class Cluster implements AutoCloseable {
   private final CompletableFuture<Void> started = new CompletableFuture<>();
   private final CompletableFuture<ClusterResult> ended = new CompletableFuture<>();
   private boolean forming = true;
-  private RuntimeException listenerFailure;
+  private volatile Throwable listenerFailure;
 
   private Cluster(
       RegistryClient registry, ClusterRequest request, Consumer<ClusterEvent> listener) {
@@ -120,6 +120,9 @@ public final class Cluster implements AutoCloseable {
       if (e.getCause() instanceof RuntimeException why) {
         throw why;
       }
+      if (e.getCause() instanceof Error why) {
+        throw why;
+      }
       throw new IllegalStateException(e.getCause());
     }
   }
@@ -163,12 +166,13 @@ public final class Cluster implements AutoCloseable {
   private void lead() {
     try (Hosts hosts = new Hosts()) {
       ClusterResult result = carryOut(form(hosts));
-      if (listenerFailure != null) {
-        throw listenerFailure;
+      if (listenerFailure == null) {
+        ended.complete(result);
+      } else {
+        ended.completeExceptionally(listenerFailure);
       }
-      ended.complete(result);
     } catch (RuntimeException | Error e) {
-      ended.completeExceptionally(e);
+      ended.completeExceptionally(listenerFailure == null ? e : listenerFailure);
     } finally {
       BerthException over = new BerthException(Reason.CONFLICT, "the cluster has ended");
       formed.completeExceptionally(over);
@@ -256,7 +260,7 @@ public final class Cluster implements AutoCloseable {
       if (listenerFailure == null) {
         try {
           listener.accept(event);
-        } catch (RuntimeException e) {
+        } catch (RuntimeException | Error e) {
           listenerFailure = e;
           askToEnd(true);
         }

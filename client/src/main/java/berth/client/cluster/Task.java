@@ -126,6 +126,9 @@ final class Task {
       return result();
     } catch (BerthException | IOException e) {
       return failed(e.getMessage());
+    } catch (RuntimeException | Error e) {
+      // Nobody expects it, but the others must not wait for this one for ever.
+      return failed(e.toString());
     } finally {
       synchronized (this) {
         thread = null;

@@ -1,6 +1,7 @@
 package berth.client.cluster;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import berth.client.cluster.ClusterResult.Outcome;
 import berth.client.cluster.TaskResult.End;
@@ -10,6 +11,7 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -97,5 +99,40 @@ class ClusterStartTest {
 
       assertThat(within(cluster.ended()).outcome()).isEqualTo(Outcome.CANCELLED);
     }
+  }
+
+  @Test
+  void anErrorOfAListenerEndsItToo() {
+    FakeServer server = group.server("a", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE);
+    AssertionError unexpected = new AssertionError("nobody expects this");
+
+    Cluster cluster = group.start(workers(1), throwing(ClusterEvent.Started.class, unexpected));
+
+    assertThatThrownBy(() -> within(cluster.ended())).hasCause(unexpected);
+    assertThatThrownBy(cluster::await).isSameAs(unexpected);
+    assertThat(server.held()).isZero();
+  }
+
+  @Test
+  void whatAListenerThrowsBeforeItIsFormedIsTold() {
+    group.server("a", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE).refusal =
+        new berth.rpc.BerthException(berth.rpc.Reason.EXHAUSTED, "full");
+    IllegalStateException failure = new IllegalStateException("nobody reads this");
+
+    Cluster cluster = group.start(workers(1), throwing(ClusterEvent.Waiting.class, failure));
+
+    assertThatThrownBy(() -> within(cluster.ended())).hasCause(failure);
+  }
+
+  private static Consumer<ClusterEvent> throwing(
+      Class<? extends ClusterEvent> when, Throwable what) {
+    return event -> {
+      if (when.isInstance(event)) {
+        if (what instanceof Error error) {
+          throw error;
+        }
+        throw (RuntimeException) what;
+      }
+    };
   }
 }
