@@ -55,6 +55,7 @@ public final class Cluster implements AutoCloseable {
   private final CompletableFuture<Void> started = new CompletableFuture<>();
   private final CompletableFuture<ClusterResult> ended = new CompletableFuture<>();
   private boolean forming = true;
+  private final Object telling = new Object();
   private volatile Throwable listenerFailure;
 
   private Cluster(
@@ -137,10 +138,16 @@ public final class Cluster implements AutoCloseable {
     askToEnd(true);
   }
 
-  /** Ends it, if it has not ended, and returns when everything is released. */
+  /**
+   * Ends it, if it has not ended, and returns when everything is released; at once if the listener
+   * calls it, or who is told by one of the futures here: the end needs their threads.
+   */
   @Override
   public void close() {
     kill();
+    if (Thread.currentThread() == leader || Thread.holdsLock(telling)) {
+      return;
+    }
     try {
       ended.handle((result, failure) -> null).get();
     } catch (InterruptedException e) {
@@ -256,7 +263,7 @@ public final class Cluster implements AutoCloseable {
   }
 
   private void emit(ClusterEvent event) {
-    synchronized (listener) {
+    synchronized (telling) {
       if (listenerFailure == null) {
         try {
           listener.accept(event);

@@ -135,4 +135,32 @@ class ClusterStartTest {
       }
     };
   }
+
+  @Test
+  void itsListenerMayCloseIt() throws Exception {
+    FakeServer server = group.server("a", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE);
+    CompletableFuture<Cluster> itself = new CompletableFuture<>();
+    Cluster cluster =
+        group.start(
+            workers(1),
+            event -> {
+              if (event instanceof ClusterEvent.Started) {
+                itself.join().close();
+              }
+            });
+    itself.complete(cluster);
+
+    assertThat(within(cluster.ended()).outcome()).isEqualTo(Outcome.CANCELLED);
+    assertThat(server.held()).isZero();
+  }
+
+  @Test
+  void whoeverIsToldOfItsStartMayCloseIt() throws Exception {
+    group.server("a", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE);
+    Cluster cluster = group.start(workers(1), events::add);
+    cluster.started().thenRun(cluster::close);
+
+    assertThat(within(cluster.ended()).outcome()).isEqualTo(Outcome.CANCELLED);
+    cluster.close();
+  }
 }
