@@ -124,7 +124,12 @@ final class Forming {
    * @throws BerthException EXHAUSTED if there is no room now, anything else if there never will be
    */
   private Gang attempt(List<GpuServer> servers) {
+    // Not between two plans: those that refuse slowly would be asked in turns for ever.
+    resting.values().removeIf(until -> until - System.nanoTime() <= 0);
     while (true) {
+      if (Thread.currentThread().isInterrupted()) {
+        throw new BerthException(Reason.CANCELLED, "interrupted while reserving");
+      }
       ClusterPlan plan = plan(servers);
       try {
         return Gang.reserve(request, plan, hosts, threads);
@@ -144,7 +149,6 @@ final class Forming {
           ? e
           : refusals.values().iterator().next();
     }
-    resting.values().removeIf(until -> until - System.nanoTime() <= 0);
     try {
       return Planner.place(
           request, willing.stream().filter(server -> !resting.containsKey(server.name())).toList());

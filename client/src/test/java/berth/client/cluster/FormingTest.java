@@ -10,6 +10,7 @@ import berth.rpc.Reason;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -91,5 +92,21 @@ class FormingTest {
       cluster.formed().join();
     }
     assertThat(server.held()).isZero();
+  }
+
+  @Test
+  void serversThatRefuseSlowlyAreNotAskedForEver() {
+    group.givingTurns();
+    // Longer than a server rests that has refused.
+    Duration slow = Duration.ofMillis(350);
+    group.server("a", slow, FakeGroup.AT_ONCE).refusal = FULL;
+    group.server("b", slow, FakeGroup.AT_ONCE).refusal = FULL;
+
+    try (Cluster cluster = group.start(workers(1).waitAtMost(Duration.ZERO), events::add)) {
+      assertThatThrownBy(() -> cluster.ended().get(PATIENCE.toSeconds(), TimeUnit.SECONDS))
+          .cause()
+          .isInstanceOfSatisfying(BerthException.class, e -> because(e, Reason.EXHAUSTED))
+          .hasMessage("b has nothing for worker:0: 1 GPU asked, 0 are free");
+    }
   }
 }
