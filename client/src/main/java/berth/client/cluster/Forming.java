@@ -19,6 +19,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Future;
@@ -187,16 +188,15 @@ final class Forming {
             .setPurpose("cluster " + request.name())
             .setWaited(Messages.duration(waited))
             .build();
-    Future<Turn> turn = threads.submit(() -> registry.awaitTurn(asked, this::ahead));
+    CompletableFuture<Turn> turn = new CompletableFuture<>();
+    Future<?> waiting = threads.submit(() -> takeTurn(asked, turn));
     try {
       // One that does not wait takes its turn if it is the only one who wants one.
       Duration patience = left().isZero() ? LOOK_AGAIN : left();
       return turn.get(patience.toNanos(), TimeUnit.NANOSECONDS);
     } catch (TimeoutException e) {
-      turn.cancel(true);
       throw timedOut();
     } catch (InterruptedException e) {
-      turn.cancel(true);
       Thread.currentThread().interrupt();
       throw new BerthException(Reason.CANCELLED, "interrupted while waiting for others", e);
     } catch (ExecutionException e) {
@@ -204,6 +204,21 @@ final class Forming {
         throw why;
       }
       throw new IllegalStateException(e.getCause());
+    } finally {
+      // Whichever comes first: if that is this, the turn is given back as soon as it is there.
+      turn.cancel(false);
+      waiting.cancel(true);
+    }
+  }
+
+  private void takeTurn(AwaitTurnRequest asked, CompletableFuture<Turn> turn) {
+    try {
+      Turn mine = registry.awaitTurn(asked, this::ahead);
+      if (!turn.complete(mine)) {
+        mine.close();
+      }
+    } catch (RuntimeException | Error e) {
+      turn.completeExceptionally(e);
     }
   }
 

@@ -4,12 +4,17 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
+import berth.fake.FakeRegistry;
 import berth.fake.FakeServer;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.v1.Ahead;
+import berth.v1.AwaitTurnResponse;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -108,5 +113,35 @@ class FormingTest {
           .isInstanceOfSatisfying(BerthException.class, e -> because(e, Reason.EXHAUSTED))
           .hasMessage("b has nothing for worker:0: 1 GPU asked, 0 are free");
     }
+  }
+
+  @Test
+  void aTurnThatComesTooLateIsGivenBack() throws InterruptedException {
+    group.server("a", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE);
+    Semaphore told = new Semaphore(0);
+    CompletableFuture<Thread> listening = new CompletableFuture<>();
+
+    try (Cluster cluster =
+        group.start(
+            workers(1).waitAtMost(Duration.ofMillis(500)),
+            event -> {
+              listening.complete(Thread.currentThread());
+              told.acquireUninterruptibly();
+              // As somebody who catches all exceptions.
+              Thread.interrupted();
+            })) {
+      FakeRegistry.Waiting place = group.registry.waiting.take();
+      place.stream().onNext(AwaitTurnResponse.newBuilder().setAhead(ahead()).build());
+      listening.join();
+      place.stream().onNext(AwaitTurnResponse.newBuilder().setTurn(true).build());
+      assertThatThrownBy(cluster::await).hasMessageStartingWith("waited 0 s for room");
+      told.release();
+
+      await().atMost(PATIENCE).until(() -> place.stream().isCancelled());
+    }
+  }
+
+  private static Ahead ahead() {
+    return Ahead.newBuilder().setCount(1).build();
   }
 }
