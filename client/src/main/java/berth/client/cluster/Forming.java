@@ -39,6 +39,9 @@ final class Forming {
   /** A server that did not answer is asked again after this time. */
   private static final Duration LONG_REST = Duration.ofSeconds(3);
 
+  /** How long a server may be away without which there can be no cluster. */
+  private static final Duration AWAY = Duration.ofMinutes(1);
+
   private static final Duration LOOK_AGAIN = Duration.ofSeconds(1);
   private static final Duration FIRST_LOOK = Duration.ofSeconds(10);
   private static final Duration FOR_EVER = Duration.ofDays(36_500);
@@ -51,6 +54,7 @@ final class Forming {
   private final long start = System.nanoTime();
   private final Map<String, Long> resting = new HashMap<>();
   private final Map<String, BerthException> refusals = new LinkedHashMap<>();
+  private long possible = start;
   private String lastTold = "";
   private volatile String obstacle = "";
 
@@ -145,10 +149,9 @@ final class Forming {
         servers.stream().filter(server -> !refusals.containsKey(server.name())).toList();
     try {
       Planner.place(request, willing);
+      possible = System.nanoTime();
     } catch (BerthException e) {
-      throw e.reason() == Reason.EXHAUSTED || refusals.isEmpty()
-          ? e
-          : refusals.values().iterator().next();
+      throw e.reason() == Reason.EXHAUSTED ? e : impossible(e);
     }
     try {
       return Planner.place(
@@ -157,6 +160,16 @@ final class Forming {
       // Without those that have just refused, it may look as if it could never be.
       throw new BerthException(Reason.EXHAUSTED, resting.isEmpty() ? e.getMessage() : obstacle, e);
     }
+  }
+
+  // It was possible once: a server may restart, or the registry, and be back soon.
+  private BerthException impossible(BerthException why) {
+    if (!refusals.isEmpty()) {
+      return refusals.values().iterator().next();
+    }
+    return System.nanoTime() - possible < AWAY.toNanos()
+        ? new BerthException(Reason.EXHAUSTED, why.getMessage(), why)
+        : why;
   }
 
   private void note(Refused refusal) {

@@ -116,6 +116,24 @@ class FormingTest {
   }
 
   @Test
+  void aServerThatIsAwayForAWhileIsWaitedFor() {
+    group.givingTurns();
+    FakeServer server = group.server("a", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE);
+    group.knows(FakeRegistry.server("a", server.address(), 0, 1));
+
+    try (Cluster cluster = group.start(workers(1), events::add)) {
+      await().atMost(PATIENCE).until(() -> events.size() == 1);
+      group.tellGone("a");
+      await().atMost(PATIENCE).until(() -> events.size() == 2);
+      assertThat(events.get(1)).asString().contains("no server is registered");
+
+      group.tell(FakeRegistry.server("a", server.address(), 1, 1));
+
+      cluster.formed().join();
+    }
+  }
+
+  @Test
   void aTurnThatComesTooLateIsGivenBack() throws InterruptedException {
     group.server("a", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE);
     Semaphore told = new Semaphore(0);
