@@ -116,6 +116,23 @@ class FormingTest {
   }
 
   @Test
+  void nothingIsHeldWhileAServerThatDoesNotAnswerIsAskedAgain() {
+    group.givingTurns();
+    FakeServer good = group.server("a", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE);
+    FakeServer silent = group.server("b", FakeGroup.NEVER, FakeGroup.AT_ONCE);
+
+    try (Cluster cluster = group.start(workers(2).waitAtMost(Duration.ZERO), events::add)) {
+      await().atMost(PATIENCE).until(() -> silent.asked.size() == 2);
+      assertThat(good.held()).isZero();
+      // The answer may have been lost: then the same id finds what is held.
+      assertThat(silent.asked.get(1)).isEqualTo(silent.asked.get(0));
+      assertThatThrownBy(cluster::await)
+          .isInstanceOfSatisfying(BerthException.class, e -> because(e, Reason.EXHAUSTED))
+          .hasMessageStartingWith("b has nothing for worker:1: berthd at ");
+    }
+  }
+
+  @Test
   void aServerThatIsAwayForAWhileIsWaitedFor() {
     group.givingTurns();
     FakeServer server = group.server("a", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE);
