@@ -195,6 +195,8 @@ final class Gang {
   void renew(BiConsumer<TaskName, BerthException> failed) {
     forEach(
         share -> {
+          // A server that restarts may be back long before gRPC would look for it again.
+          share.host().reservations().connectNow();
           share
               .host()
               .reservations()
