@@ -13,6 +13,7 @@ import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.concurrent.CancellationException;
@@ -285,6 +286,7 @@ public final class Cluster implements AutoCloseable {
     private final Set<Task> missing;
     private Outcome outcome;
     private String why = "";
+    private Optional<TaskName> failed = Optional.empty();
     private OptionalLong startDeadline =
         OptionalLong.of(System.nanoTime() + request.startTimeout().toNanos());
     private OptionalLong evaluatorDeadline = OptionalLong.empty();
@@ -312,6 +314,7 @@ public final class Cluster implements AutoCloseable {
           request.name(),
           outcome,
           why,
+          failed,
           tasks.stream().map(task -> results.get(task.name())).toList(),
           Duration.ofNanos(System.nanoTime() - start));
     }
@@ -343,6 +346,7 @@ public final class Cluster implements AutoCloseable {
         return;
       }
       if (!result.well() && !task.name().type().equals(TaskGroup.TENSORBOARD)) {
+        failed = Optional.of(task.name());
         decide(
             result.end() == End.TIME_LIMIT ? Outcome.TIME_LIMIT : Outcome.FAILED,
             task.name() + " on " + task.server() + " " + said(result));
