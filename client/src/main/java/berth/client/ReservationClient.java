@@ -110,7 +110,7 @@ public final class ReservationClient implements AutoCloseable {
   }
 
   /** Connects with the next call, however many attempts have failed. */
-  void connectNow() {
+  public void connectNow() {
     channel.connectNow();
   }
 
