@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Shows Berth on this machine, without any GPU: installs what is missing, builds, starts a registry and two servers with
-# simulated GPUs on loopback, shows their GPUs, reserves some, runs jobs on whichever server has room, and stops everything
-# again. The jobs run in containers of an engine of the demo's own; where none can be started, as plain processes.
+# simulated GPUs on loopback, shows their GPUs, reserves some, runs jobs on whichever server has room, trains with a cluster
+# across both servers, and stops everything again. The jobs run in containers of an engine of the demo's own; where none can be started, as plain processes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/prerequisites.sh
@@ -68,11 +68,11 @@ YAML
 
 # Starts a server in the background, and returns when it listens.
 start_server() {
-  local name=$1 gpus=$2
+  local name=$1 gpus=$2 ports=$3
   # Lock folders of their own: the two play two machines, and this one may have real GPUs.
   mkdir -p "$state/$name/locks"
   start "$name" "${berth}d" --name "$name" --simulate-gpus "$gpus" --lock-dir "$state/$name/locks" \
-    --state-dir "$state/$name" "${runtime[@]}"
+    --state-dir "$state/$name" --port-range "$ports" "${runtime[@]}"
   echo "$address" >"$state/$name.address"
 }
 
@@ -132,8 +132,8 @@ choose_runtime
 PATH=$PWD/build/install/berth/bin:$PATH
 start registry "$berth-registry" --discovery-port 0
 export BERTH_REGISTRY=$address
-start_server gpu01 4
-start_server gpu02 2
+start_server gpu01 4 20000-20499
+start_server gpu02 2 20500-20999
 await_servers
 
 # Shows a command and runs it.
@@ -161,6 +161,9 @@ JOB
 show berth run --detach --gpus 2 "${job[@]}" "$state/train.sh" model-a
 show berth run --gpus 1 "${job[@]}" "$state/train.sh" model-b
 show berth runs
+# Two parameter servers and two workers; the braces are filled by Berth.
+show berth cluster run --name line-fit --ps 2 --workers 2 --gpus 1 "${job[@]}" --log-dir "$state/line-fit" \
+  examples/clusters/line_fit.sh '{job_name}' '{task_index}' '{ps_hosts}'
 
 if $stay; then
   trap - EXIT
@@ -174,6 +177,7 @@ The registry and both servers are running. Try:
   berth reservations
   berth run --gpus 1 ${job[*]} $state/train.sh model-c
   berth runs
+  berth cluster run --ps 1 --workers 3 --gpus 1 ${job[*]} examples/clusters/line_fit.sh {job_name} {task_index} {ps_hosts}
 The lines '... described by' in $state/*.log name the files of the simulated GPUs: change a temperature, or add the
 line 'status 15' to a GPU to lose it. Stop everything with:
   scripts/demo.sh --stop

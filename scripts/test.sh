@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/prerequisites.sh
 
-parts=(jdk gcc procps shellcheck python3-grpcio python3-fasteners docker etcd busybox iproute2 iptables
+parts=(jdk gcc procps shellcheck python3-grpcio python3-fasteners pip docker etcd busybox iproute2 iptables
   systemd-analyze)
 [ -n "${GRADLE:-}" ] || parts+=(gradle)
 require "${parts[@]}"
@@ -27,6 +27,12 @@ build_images() {
   trap - EXIT INT TERM
   scripts/engine.sh stop "$engine"
   return $result
+}
+
+# As somebody would who uses the library: in a build of its own, from a repository.
+compile_example() {
+  "$gradle" --no-daemon -q --parallel publish &&
+    "$gradle" --no-daemon -q -p examples/java-library clean classes
 }
 
 # What failed, once more at the end: the output is long.
@@ -62,6 +68,7 @@ step "Linting Dockerfiles" scripts/lint-dockerfiles.sh || failures=$((failures +
 step "Checking the format of Java files" "$gradle" --no-daemon -q checkFormat || failures=$((failures + 1))
 build_images || failures=$((failures + 1))
 if step "Compiling with all lint warnings as errors" "$gradle" --no-daemon -q testClasses installDist; then
+  step "Compiling the example project against the published library" compile_example || failures=$((failures + 1))
   # --continue: one failing module must not hide the results of the others.
   "$gradle" --no-daemon -q --continue test 2>&1 | grep -v 'Malformed class file' || failures=$((failures + 1))
 else

@@ -264,17 +264,7 @@ final class ClusterOptions {
       request.task(
           TaskGroup.TENSORBOARD,
           1,
-          run ->
-              logdir.ifPresent(
-                  folder ->
-                      run.command(
-                          "tensorboard",
-                          "--logdir",
-                          folder,
-                          "--host",
-                          "{host}",
-                          "--port",
-                          "{port}")));
+          run -> logdir.ifPresent(folder -> run.program(TaskGroup.tensorBoard(folder), true)));
     }
     ClusterRequest built = request.build();
     built.groups().forEach(group -> group.run().program().check());

@@ -84,7 +84,7 @@ final class ServerTable {
         clean(info.getAddress()),
         gpus(server),
         clean(models(info)),
-        info.getMemoryBytes() == 0 ? "" : (info.getMemoryBytes() >> 30) + " GiB",
+        memory(server),
         info.getCpus() == 0 ? "" : "" + info.getCpus(),
         "" + status.getQueueLength(),
         "" + status.getRunCount(),
@@ -103,6 +103,15 @@ final class ServerTable {
         + server.getInfo().getGpusCount()
         + " free"
         + (sick == 0 ? "" : ", " + sick + " sick");
+  }
+
+  private static String memory(Server server) {
+    long all = server.getInfo().getMemoryBytes() >> 30;
+    long free = server.getStatus().getFreeMemoryBytes();
+    if (all == 0) {
+      return "";
+    }
+    return free == 0 ? all + " GiB" : (free >> 30) + "/" + all + " GiB free";
   }
 
   private static long free(Server server) {

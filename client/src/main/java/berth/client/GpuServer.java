@@ -77,7 +77,7 @@ public record GpuServer(
         ManyServers.address(server),
         gpus,
         info.getMemoryBytes(),
-        0,
+        status.getFreeMemoryBytes(),
         info.getCpus(),
         info.getLabelsMap(),
         services,

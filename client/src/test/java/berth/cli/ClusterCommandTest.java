@@ -75,7 +75,9 @@ class ClusterCommandTest {
                     1,
                     run ->
                         run.command(
-                            "tensorboard",
+                            "python3",
+                            "-m",
+                            "tensorboard.main",
                             "--logdir",
                             "/logs",
                             "--host",

@@ -212,13 +212,13 @@ class BerthTest {
 
   @Test
   void aReservationIsRenewedBeyondItsLeaseUsedAndFreed() throws Exception {
-    Duration lease = Duration.ofSeconds(1);
+    Duration lease = Duration.ofSeconds(3);
     GpuReservation held = berth.reserve(reservation(2).ports(2).lease(lease).build());
 
     assertThat(held.server()).isEqualTo("gpu02");
     assertThat(held.gpus()).extracting(HeldGpu::index).containsExactly(0, 1);
     assertThat(held.ports()).hasSize(2);
-    await().atMost(PATIENCE).until(() -> expiresAfter(held).compareTo(lease.multipliedBy(3)) > 0);
+    await().atMost(PATIENCE).until(() -> expiresAfter(held).compareTo(lease.multipliedBy(2)) > 0);
     assertThat(held.ended()).isNotDone();
 
     RunResult result = held.run(shell("echo \"$NV_GPU $BERTH_PORTS\"").build(), lines::add);
@@ -246,7 +246,7 @@ class BerthTest {
   @Test
   void aReservationThatSomebodyReleasesIsLost() throws Exception {
     GpuReservation held =
-        berth.reserve(reservation(1).servers("gpu01").lease(Duration.ofSeconds(1)).build());
+        berth.reserve(reservation(1).servers("gpu01").lease(Duration.ofSeconds(3)).build());
 
     gpu01.reservations().release(held.id(), RunServer.TIMEOUT);
 

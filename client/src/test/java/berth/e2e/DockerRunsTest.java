@@ -29,6 +29,7 @@ import berth.v1.RunExited;
 import berth.v1.UploadBundleResponse;
 import berth.v1.UserId;
 import berth.v1.WarningSignal;
+import com.google.protobuf.ByteString;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -229,6 +230,32 @@ class DockerRunsTest {
     Path fetched = download(heard.runId());
     assertThat(fetched.resolve("src/model/copy")).hasContent("from the bundle\n");
     assertThat(fetched.resolve("src/model/not.this")).doesNotExist();
+  }
+
+  @Test
+  void smallFilesComeWithTheCodeInPlaceOfThoseOfTheBundleAndNeverThroughItsLinks()
+      throws Exception {
+    Path project = Files.createDirectories(folder.resolve("linked/src")).getParent();
+    Files.writeString(project.resolve("src/text"), "from the bundle\n");
+    Files.createSymbolicLink(project.resolve("link"), Path.of("src"));
+    Path packed = folder.resolve("linked.tar");
+    String digest = TarPacker.pack(project, packed);
+    upload(digest, packed);
+    ByteString content = ByteString.copyFromUtf8("from the request\n");
+
+    Heard heard =
+        server.run(
+            shell("cd /; cat $BERTH_WORK/src/text /work/a/b; stat -c %u:%g $BERTH_WORK/a/b")
+                .setBundle(digest)
+                .setUser(UserId.newBuilder().setUid(1234).setGid(4321))
+                .putFiles("src/text", content)
+                .putFiles("a/b", content));
+    Heard through = server.run(shell("true").setBundle(digest).putFiles("link/text", content));
+
+    assertThat(heard.exited().getExitCode()).isZero();
+    assertThat(heard.outText()).isEqualTo("from the request\nfrom the request\n1234:4321\n");
+    assertThat(through.failed())
+        .hasMessage("file 'link/text' cannot be put beside the code: link is not a folder");
   }
 
   private static UploadBundleResponse upload(String digest, Path packed) throws IOException {

@@ -16,9 +16,11 @@ import berth.v1.RunEvent.EventCase;
 import berth.v1.RunExited;
 import berth.v1.RunStarted;
 import berth.v1.WarningSignal;
+import com.google.protobuf.ByteString;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
@@ -87,6 +89,20 @@ class ProcessRunsTest {
     assertThat(started.getIsolated()).isFalse();
     assertThat(started.getContainerId()).isEmpty();
     assertThat(server.daemon().log()).contains("without isolation");
+  }
+
+  @Test
+  void smallFilesComeWithTheCode() {
+    Heard heard =
+        server.run(
+            shell("pwd; cat conf/tf.json; cd /; echo $BERTH_WORK; cat $BERTH_WORK/conf/tf.json")
+                .putFiles("conf/tf.json", ByteString.copyFromUtf8("{}\n")));
+
+    assertThat(heard.exited().getExitCode()).isZero();
+    String work = server.runFolder(heard.runId()) + "/work\n";
+    assertThat(heard.outText()).isEqualTo(work + "{}\n" + work + "{}\n");
+    assertThat(server.get(heard.runId()).getRequest().getFilesMap())
+        .isEqualTo(Map.of("conf/tf.json", ByteString.EMPTY));
   }
 
   @Test

@@ -33,6 +33,8 @@ import berth.v1.ServerStatus;
 import io.grpc.stub.ServerCallStreamObserver;
 import io.grpc.stub.StreamObserver;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -58,6 +60,7 @@ public final class FakeServer implements AutoCloseable {
   private final ScheduledExecutorService timer;
   private final RpcServer server;
   private final AtomicInteger numbers = new AtomicInteger();
+  private final List<RpcChannel> registrations = new ArrayList<>();
   private final Set<String> held = ConcurrentHashMap.newKeySet();
   private final Map<String, StreamObserver<RunEvent>> runs = new ConcurrentHashMap<>();
 
@@ -87,6 +90,7 @@ public final class FakeServer implements AutoCloseable {
   /** Makes itself known, for as long as it lives. */
   public FakeServer registerAt(Address registry) {
     RpcChannel channel = RpcChannel.to(registry);
+    registrations.add(channel);
     RegisterRequest request =
         RegisterRequest.newBuilder()
             .setInfo(
@@ -120,6 +124,7 @@ public final class FakeServer implements AutoCloseable {
   public void close() {
     timer.shutdownNow();
     server.close();
+    registrations.forEach(RpcChannel::close);
   }
 
   private void after(Duration time, Runnable action) {

@@ -228,7 +228,7 @@ public record ClusterRequest(
       all.forEach(details -> details.accept(run));
       if (type.equals(TaskGroup.TENSORBOARD)) {
         // What the others run is not meant for it.
-        run.command("tensorboard", "--logdir", ".", "--host", "{host}", "--port", "{port}");
+        run.program(TaskGroup.tensorBoard("."), true);
       }
       begun.details().accept(run);
       RunSpec spec;

@@ -58,6 +58,23 @@ public record TaskGroup(String type, int instances, RunSpec run, boolean backgro
     return type.equals(PS) || type.equals(TENSORBOARD);
   }
 
+  /**
+   * The command that shows a folder in TensorBoard. Not by the name of its script, which is missing
+   * where packages are installed into a folder of their own.
+   */
+  public static List<String> tensorBoard(String folder) {
+    return List.of(
+        "python3",
+        "-m",
+        "tensorboard.main",
+        "--logdir",
+        folder,
+        "--host",
+        "{host}",
+        "--port",
+        "{port}");
+  }
+
   /** Whether the end of its tasks is the end of the training. */
   public boolean trains() {
     return !background && !type.equals(EVALUATOR);

@@ -51,7 +51,7 @@ class ClusterRequestTest {
     ClusterRequest request =
         cluster().task("worker", 1, task -> {}).task("tensorboard", 1, task -> {}).build();
 
-    assertThat(request.groups().get(1).run().program().words()).startsWith("tensorboard");
+    assertThat(request.groups().get(1).run().program().words()).contains("tensorboard.main");
   }
 
   @Test

@@ -117,8 +117,17 @@ public final class Presence implements AutoCloseable {
 
   public static Presence start(
       Settings settings, GpuMonitor gpus, Reservations reservations, Runs runs) {
+    return start(settings, MachineMemory.ofThisMachine(), gpus, reservations, runs);
+  }
+
+  static Presence start(
+      Settings settings,
+      MachineMemory memory,
+      GpuMonitor gpus,
+      Reservations reservations,
+      Runs runs) {
     Presence presence =
-        new Presence(settings, new SelfReport(settings.info, gpus, reservations, runs));
+        new Presence(settings, new SelfReport(settings.info, memory, gpus, reservations, runs));
     presence.thread.start();
     return presence;
   }

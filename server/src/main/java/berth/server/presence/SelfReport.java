@@ -13,9 +13,6 @@ import berth.v1.GpuState;
 import berth.v1.GpuStatus;
 import berth.v1.ServerInfo;
 import berth.v1.ServerStatus;
-import java.io.IOException;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
@@ -37,6 +34,7 @@ final class SelfReport implements AutoCloseable {
   private record Look(ServerInfo info, ServerStatus status, long nanos) {}
 
   private final ServerInfo fixed;
+  private final MachineMemory memory;
   private final GpuMonitor gpus;
   private final Reservations reservations;
   private final Runs runs;
@@ -47,8 +45,14 @@ final class SelfReport implements AutoCloseable {
   /**
    * @param fixed what never changes; GPUs, memory and address are added
    */
-  SelfReport(ServerInfo fixed, GpuMonitor gpus, Reservations reservations, Runs runs) {
-    this.fixed = fixed.toBuilder().setMemoryBytes(memoryOfThisMachine()).build();
+  SelfReport(
+      ServerInfo fixed,
+      MachineMemory memory,
+      GpuMonitor gpus,
+      Reservations reservations,
+      Runs runs) {
+    this.fixed = fixed.toBuilder().setMemoryBytes(memory.total()).build();
+    this.memory = memory;
     this.gpus = gpus;
     this.reservations = reservations;
     this.runs = runs;
@@ -127,6 +131,7 @@ final class SelfReport implements AutoCloseable {
             .setDraining(overview.draining())
             .setProblem(load.problem().or(sample::problem).orElse(""))
             .setCanRun(load.problem().isEmpty())
+            .setFreeMemoryBytes(memory.free())
             .setRunCount(load.unfinished().size())
             .addAllRunIds(first(load.unfinished()));
     Map<Integer, GpuState> taken = taken(overview);
@@ -162,18 +167,5 @@ final class SelfReport implements AutoCloseable {
 
   private static List<String> first(List<String> ids) {
     return ids.subList(0, Math.min(ids.size(), MOST_RUN_IDS));
-  }
-
-  private static long memoryOfThisMachine() {
-    try {
-      for (String line : Files.readAllLines(Path.of("/proc/meminfo"))) {
-        if (line.startsWith("MemTotal:")) {
-          return Long.parseLong(line.replaceAll("\\D", "")) << 10;
-        }
-      }
-    } catch (IOException e) {
-      // Unknown then.
-    }
-    return 0;
   }
 }

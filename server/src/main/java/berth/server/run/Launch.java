@@ -13,7 +13,7 @@ import java.util.Optional;
  * What a runtime is to start: a run, after everything that can be decided about it is decided.
  *
  * @param entrypoint in place of the image's
- * @param env without what tells of the GPUs, which differs between runtimes
+ * @param env without what tells of the GPUs and the working folder, which differs between runtimes
  * @param ulimits by name, soft and hard; -1 for none
  * @param gpus reserved; none for a run that asked for none
  */

@@ -91,6 +91,9 @@ final class LaunchPlanner {
       } else if (spec.code() instanceof Code.Bundle bundle) {
         bundles.unpack(bundle.digest(), folder.work());
       }
+      for (Map.Entry<String, byte[]> file : spec.files().entrySet()) {
+        WorkFiles.put(folder.work(), file.getKey(), file.getValue());
+      }
       if (spec.user().isPresent()) {
         WorkFiles.own(folder.work(), spec.user().get().uid(), spec.user().get().gid());
       }

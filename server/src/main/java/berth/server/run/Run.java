@@ -62,7 +62,8 @@ final class Run {
       boolean settled) {}
 
   private final RunParts parts;
-  private final RunSpec spec;
+  // Without the content of its files once nothing can start it any more: runs are kept for long.
+  private volatile RunSpec spec;
   private final RunFolder folder;
   private final boolean sameBoot;
   private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
@@ -93,7 +94,7 @@ final class Run {
    */
   Run(RunParts parts, RunSpec spec, RunFolder folder, RunRecord record, boolean sameBoot) {
     this.parts = parts;
-    this.spec = spec;
+    this.spec = record.phase() == Phase.CLEANED ? spec.withoutContent() : spec;
     this.folder = folder;
     this.record = record;
     this.sameBoot = sameBoot;
@@ -688,6 +689,7 @@ final class Run {
       synchronized (this) {
         heldBack = "";
         save(record.at(Phase.CLEANED));
+        spec = spec.withoutContent();
       }
     }
     changed();

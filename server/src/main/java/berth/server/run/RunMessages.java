@@ -21,9 +21,11 @@ import berth.v1.RuntimeInfo;
 import com.google.protobuf.ByteString;
 import com.google.protobuf.InvalidProtocolBufferException;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalDouble;
 import java.util.OptionalLong;
+import java.util.stream.Collectors;
 
 /** Reads and writes the messages of {@code berth/v1/run.proto}. */
 public final class RunMessages {
@@ -52,6 +54,7 @@ public final class RunMessages {
             : Optional.empty(),
         request.hasImage() ? Optional.of(named("an image", request.getImage())) : Optional.empty(),
         code(request),
+        files(request),
         request.getCommandList(),
         request.hasEntrypoint()
             ? Optional.of(request.getEntrypoint().getWordsList())
@@ -107,6 +110,11 @@ public final class RunMessages {
       case BUNDLE -> new Code.Bundle(request.getBundle());
       case CODE_NOT_SET -> new Code.None();
     };
+  }
+
+  private static Map<String, byte[]> files(RunCodeRequest request) {
+    return request.getFilesMap().entrySet().stream()
+        .collect(Collectors.toMap(Map.Entry::getKey, file -> file.getValue().toByteArray()));
   }
 
   private static String named(String what, String name) {
@@ -252,6 +260,7 @@ public final class RunMessages {
     } else if (spec.code() instanceof Code.Bundle bundle) {
       message.setBundle(bundle.digest());
     }
+    spec.files().keySet().forEach(name -> message.putFiles(name, ByteString.EMPTY));
     spec.gpus()
         .ifPresent(
             wish ->

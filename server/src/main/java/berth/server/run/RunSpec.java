@@ -4,16 +4,23 @@ import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.reservation.GpuWish;
 import berth.server.reservation.Reservation.Owner;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.InvalidPathException;
+import java.nio.file.Path;
 import java.time.Duration;
+import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 
 /**
  * What somebody wants to run.
  *
  * @param service a name of the administrator's for an image; or
  * @param image an image; neither where plain processes run
+ * @param files small ones that are put beside the code, by their paths below {@link #WORK}
  * @param command the arguments of the source file if there is one
  * @param entrypoint in place of the image's
  * @param workingDir absolute
@@ -27,6 +34,7 @@ public record RunSpec(
     Optional<String> service,
     Optional<String> image,
     Code code,
+    Map<String, byte[]> files,
     List<String> command,
     Optional<List<String>> entrypoint,
     Map<String, String> env,
@@ -44,13 +52,21 @@ public record RunSpec(
     Owner owner,
     String name,
     String requestId) {
-  static final String WORK = "/work";
+  /** The folder with the code, as programs in containers see it. */
+  public static final String WORK = "/work";
+
+  /** The variable that tells programs where that folder is. */
+  public static final String WORK_VARIABLE = "BERTH_WORK";
 
   private static final int LONGEST_SOURCE = 8 << 20;
   private static final int LONGEST_NAME = 200;
   private static final int LONGEST_REQUEST_ID = 100;
   private static final int LONGEST_OWNER = 200;
   private static final int LONGEST_WORDS = 1 << 20;
+  private static final int MOST_FILES = 64;
+  private static final int MOST_FILE_BYTES = 4 << 20;
+  private static final int LONGEST_FILE_NAME = 255;
+  private static final int LONGEST_FILE_PATH = 1000;
 
   /** Where the code comes from. */
   public sealed interface Code {
@@ -117,6 +133,7 @@ public record RunSpec(
   }
 
   public RunSpec {
+    files = Map.copyOf(files);
     command = List.copyOf(command);
     entrypoint = entrypoint.map(List::copyOf);
     env = Map.copyOf(env);
@@ -125,6 +142,7 @@ public record RunSpec(
     for (String key : env.keySet()) {
       checkVariable(key, env.get(key));
     }
+    checkFiles(files, code);
     checkWords(command);
     entrypoint.ifPresent(RunSpec::checkWords);
     checkAbsolute("working folder", workingDir);
@@ -147,6 +165,36 @@ public record RunSpec(
     checkLength("the request id", requestId, LONGEST_REQUEST_ID);
   }
 
+  /** The same with empty files, for those who need not start it any more. */
+  RunSpec withoutContent() {
+    Map<String, byte[]> emptied = new HashMap<>(files);
+    emptied.replaceAll((name, content) -> new byte[0]);
+    return new RunSpec(
+        service,
+        image,
+        code instanceof Code.Source source
+            ? new Code.Source(source.fileName, new byte[0], source.interpreter)
+            : code,
+        emptied,
+        command,
+        entrypoint,
+        env,
+        workingDir,
+        outputs,
+        gpus,
+        reservationId,
+        ports,
+        waitAtMost,
+        limits,
+        user,
+        network,
+        mounts,
+        detached,
+        owner,
+        name,
+        requestId);
+  }
+
   boolean needsReservation() {
     return gpus.isPresent() || ports > 0;
   }
@@ -154,6 +202,50 @@ public record RunSpec(
   /** Whether it has GPUs or ports, its own or those of a reservation. */
   boolean holdsSomething() {
     return needsReservation() || reservationId.isPresent();
+  }
+
+  private static void checkFiles(Map<String, byte[]> files, Code code) {
+    long bytes = files.values().stream().mapToLong(content -> content.length).sum();
+    if (files.size() > MOST_FILES || bytes > MOST_FILE_BYTES) {
+      throw invalid(
+          files.size()
+              + " files of "
+              + bytes
+              + " bytes are to be put beside the code, 64 of 4 MiB are allowed; send a bundle");
+    }
+    Set<String> all = new HashSet<>(files.keySet());
+    if (code instanceof Code.Source source && !all.add(source.fileName)) {
+      throw invalid("'" + source.fileName + "' is the source file, and cannot be put beside it");
+    }
+    for (String name : files.keySet()) {
+      checkFileName(name);
+      for (int end = name.indexOf('/'); end >= 0; end = name.indexOf('/', end + 1)) {
+        if (all.contains(name.substring(0, end))) {
+          throw invalid(
+              "file '" + name + "' lies below '" + name.substring(0, end) + "', which is a file");
+        }
+      }
+    }
+  }
+
+  private static void checkFileName(String name) {
+    String[] parts = name.split("/", -1);
+    boolean good =
+        parts.length <= BundleTar.MAX_DEPTH
+            && name.length() <= LONGEST_FILE_PATH
+            && name.chars().noneMatch(Character::isISOControl);
+    for (String part : parts) {
+      int length = part.getBytes(StandardCharsets.UTF_8).length;
+      good &= length > 0 && length <= LONGEST_FILE_NAME && !part.equals(".") && !part.equals("..");
+    }
+    try {
+      Path.of(name);
+    } catch (InvalidPathException e) {
+      good = false;
+    }
+    if (!good) {
+      throw invalid("file '" + name + "' is not a path below " + WORK);
+    }
   }
 
   private static void checkVariable(String key, String value) {

@@ -109,6 +109,37 @@ final class WorkFiles {
   }
 
   /**
+   * Writes a file below a folder, in place of a file or a link that has its name. Only for folders
+   * in which no program works.
+   *
+   * @param path names separated by single slashes; none of them is {@code .} or {@code ..}
+   * @throws BerthException INVALID if a file or a link is where a folder has to be, or a folder
+   *     where the file has to be
+   */
+  static void put(Path folder, String path, byte[] content) throws IOException {
+    Path place = folder;
+    for (Path name : Path.of(path)) {
+      if (!place.equals(folder) && !Files.exists(place, LinkOption.NOFOLLOW_LINKS)) {
+        Files.createDirectory(place);
+      }
+      if (!Files.isDirectory(place, LinkOption.NOFOLLOW_LINKS)) {
+        throw inTheWay(path, folder.relativize(place) + " is not a folder");
+      }
+      place = place.resolve(name);
+    }
+    if (Files.isDirectory(place, LinkOption.NOFOLLOW_LINKS)) {
+      throw inTheWay(path, "there is a folder with that name");
+    }
+    Files.deleteIfExists(place);
+    Files.write(place, content, StandardOpenOption.CREATE_NEW);
+  }
+
+  private static BerthException inTheWay(String path, String what) {
+    return new BerthException(
+        Reason.INVALID, "file '" + path + "' cannot be put beside the code: " + what);
+  }
+
+  /**
    * Gives a folder with all that is in it to a user and a group. Only for folders in which no
    * program works.
    */

@@ -17,6 +17,7 @@ import berth.v1.HeartbeatRequest;
 import berth.v1.HeartbeatResponse;
 import berth.v1.RegisterRequest;
 import berth.v1.ServerInfo;
+import berth.v1.ServerStatus;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -24,6 +25,7 @@ import java.nio.file.StandardCopyOption;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
+import java.util.function.Predicate;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -47,6 +49,7 @@ class PresenceTest {
   void open() throws Exception {
     Path locks = Files.createDirectory(folder.resolve("locks"));
     describe("");
+    describeMemory(48);
     gpus =
         GpuMonitor.ofSimulation(
             folder.resolve("gpus.txt").toString(),
@@ -101,7 +104,8 @@ class PresenceTest {
     assertThat(request.getInfo().getGpus(1).getModel()).isEqualTo("Simulated A100");
     assertThat(request.getInfo().getGpus(1).getMemoryBytes()).isEqualTo(81920L << 20);
     assertThat(request.getInfo().getSimulated()).isTrue();
-    assertThat(request.getInfo().getMemoryBytes()).isPositive();
+    assertThat(request.getInfo().getMemoryBytes()).isEqualTo(64L << 30);
+    assertThat(request.getStatus().getFreeMemoryBytes()).isEqualTo(48L << 30);
     assertThat(request.getStatus().getGpusList())
         .extracting(gpu -> gpu.getState())
         .containsExactly(GpuState.GPU_STATE_FREE, GpuState.GPU_STATE_FREE);
@@ -127,9 +131,9 @@ class PresenceTest {
     assertThat(news.getStatus().getGpus(0).getReason()).contains("GPU is lost");
     assertThat(news.getStatus().getGpus(1).getState()).isEqualTo(GpuState.GPU_STATE_FREE);
     reservations.setDraining(true);
-    await()
-        .atMost(PATIENCE)
-        .until(() -> registry.heartbeats.stream().anyMatch(b -> b.getStatus().getDraining()));
+    awaitStatus(ServerStatus::getDraining);
+    describeMemory(40);
+    awaitStatus(status -> status.getFreeMemoryBytes() == 40L << 30);
   }
 
   @Test
@@ -211,6 +215,7 @@ class PresenceTest {
                 Optional.empty(),
                 new Address("127.0.0.1", 18812),
                 ServerInfo.newBuilder().setName("gpu01").build()),
+            new MachineMemory(folder.resolve("meminfo")),
             gpus,
             reservations,
             runs);
@@ -221,11 +226,25 @@ class PresenceTest {
     return from.registrations.get(count - 1);
   }
 
+  private void awaitStatus(Predicate<ServerStatus> condition) {
+    await()
+        .atMost(PATIENCE)
+        .until(() -> registry.heartbeats.stream().anyMatch(b -> condition.test(b.getStatus())));
+  }
+
   private HeartbeatRequest awaitNews() {
     await()
         .atMost(PATIENCE)
         .until(() -> registry.heartbeats.stream().anyMatch(HeartbeatRequest::hasStatus));
     return registry.heartbeats.stream().filter(HeartbeatRequest::hasStatus).findFirst().get();
+  }
+
+  private void describeMemory(int freeGib) throws IOException {
+    Path written =
+        Files.writeString(
+            folder.resolve("new.txt"),
+            "MemTotal: " + (64 << 20) + " kB\nMemAvailable: " + (freeGib << 20) + " kB\n");
+    Files.move(written, folder.resolve("meminfo"), StandardCopyOption.REPLACE_EXISTING);
   }
 
   private void describe(String ofTheFirst) throws IOException {

@@ -7,8 +7,10 @@ import berth.server.reservation.Reservation.HeldGpu;
 import berth.v1.Limits;
 import berth.v1.RunCodeRequest;
 import berth.v1.Source;
+import berth.v1.UserId;
 import com.google.protobuf.ByteString;
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -40,11 +42,7 @@ class LaunchPlannerTest {
                 ulimits: {memlock: -1}
             """);
     planner =
-        new LaunchPlanner(
-            "gpu01",
-            Services.load(services),
-            MountRules.parse(List.of()),
-            new Bundles(folder.resolve("bundles"), 1000, 1000));
+        new LaunchPlanner("gpu01", Services.load(services), MountRules.parse(List.of()), bundles());
   }
 
   @Test
@@ -92,6 +90,41 @@ class LaunchPlannerTest {
   }
 
   @Test
+  void filesAreBroughtAfterTheBundleAndBelongToTheRunsUser() throws IOException {
+    byte[] tar =
+        new Tars().file("train.py", "old").file("lib/a.py", "a").link("link", "lib/a.py").bytes();
+    try (Bundles.Upload upload = bundles().begin(Tars.sha256(tar))) {
+      upload.write(ByteBuffer.wrap(tar));
+      upload.finish();
+    }
+    Path work = Files.createDirectories(folder.resolve("run-a/work"));
+    int uid = (int) Files.getAttribute(work, "unix:uid");
+    int gid = (int) Files.getAttribute(work, "unix:gid");
+    // Only root can give files to somebody else.
+    int other = uid == 0 ? 4711 : uid;
+
+    planner.bringCode(
+        new RunFolder(folder.resolve("run-a")),
+        RunMessages.spec(
+            RunCodeRequest.newBuilder()
+                .setImage("a:1")
+                .setBundle(Tars.sha256(tar))
+                .setUser(UserId.newBuilder().setUid(other).setGid(gid))
+                .putFiles("train.py", ByteString.copyFromUtf8("new"))
+                .putFiles("link", ByteString.copyFromUtf8("a file"))
+                .putFiles("conf/tf.json", ByteString.copyFromUtf8("{}"))
+                .build()));
+
+    assertThat(work.resolve("train.py")).hasContent("new");
+    assertThat(work.resolve("lib/a.py")).hasContent("a");
+    assertThat(work.resolve("link")).hasContent("a file");
+    assertThat(work.resolve("conf/tf.json")).hasContent("{}");
+    for (String path : List.of("train.py", "lib/a.py", "conf", "conf/tf.json")) {
+      assertThat(Files.getAttribute(work.resolve(path), "unix:uid")).isEqualTo(other);
+    }
+  }
+
+  @Test
   void inAContainerGpusAreCountedFromZeroAndOnTheHostNot() {
     List<HeldGpu> gpus = List.of(new HeldGpu(1, "GPU-b"), new HeldGpu(3, "GPU-d"));
 
@@ -111,6 +144,10 @@ class LaunchPlannerTest {
         .containsEntry("CUDA_VISIBLE_DEVICES", "-1")
         .containsEntry("NVIDIA_VISIBLE_DEVICES", "void")
         .doesNotContainKey("NV_GPU");
+  }
+
+  private Bundles bundles() {
+    return new Bundles(folder.resolve("bundles"), 1 << 20, 1 << 20);
   }
 
   private static RunCodeRequest.Builder source(String content) {

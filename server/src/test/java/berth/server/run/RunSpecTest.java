@@ -13,6 +13,7 @@ import berth.v1.WarningSignal;
 import com.google.protobuf.ByteString;
 import com.google.protobuf.Duration;
 import java.util.function.Consumer;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -38,6 +39,8 @@ class RunSpecTest {
         "the variable " + name + " is set by Berth from the reserved GPUs; leave it out");
   }
 
+  private static final ByteString SMALL = ByteString.copyFromUtf8("x");
+
   static Stream<Arguments> mistakes() {
     return Stream.of(
         mistake(r -> r.putEnv("a b", "c"), "'a b' is not the name of a variable"),
@@ -58,6 +61,35 @@ class RunSpecTest {
             "working folder '/a/../b' is not an absolute path without '..'"),
         mistake(r -> r.addOutputs("../x"), "output '../x' is not a path below /work"),
         mistake(r -> r.addOutputs("/etc"), "output '/etc' is not a path below /work"),
+        file("", "file '' is not a path below /work"),
+        file("/etc/passwd", "file '/etc/passwd' is not a path below /work"),
+        file("../x", "file '../x' is not a path below /work"),
+        file("a/../../x", "file 'a/../../x' is not a path below /work"),
+        file("a/./x", "file 'a/./x' is not a path below /work"),
+        file("a//x", "file 'a//x' is not a path below /work"),
+        file("a/", "file 'a/' is not a path below /work"),
+        file(".", "file '.' is not a path below /work"),
+        file("a\nb", "file 'a\nb' is not a path below /work"),
+        file("a\0b", "file 'a\0b' is not a path below /work"),
+        file("x".repeat(256), "file '" + "x".repeat(256) + "' is not a path below /work"),
+        file("a/".repeat(100) + "b", "file '" + "a/".repeat(100) + "b' is not a path below /work"),
+        mistake(
+            r -> r.putFiles("a", SMALL).putFiles("a/b", SMALL),
+            "file 'a/b' lies below 'a', which is a file"),
+        mistake(
+            r -> r.setSource(Source.newBuilder().setFileName("x")).putFiles("x/a", SMALL),
+            "file 'x/a' lies below 'x', which is a file"),
+        mistake(
+            r -> r.setSource(Source.newBuilder().setFileName("x")).putFiles("x", SMALL),
+            "'x' is the source file, and cannot be put beside it"),
+        mistake(
+            r -> IntStream.range(0, 65).forEach(i -> r.putFiles("f" + i, SMALL)),
+            "65 files of 65 bytes are to be put beside the code, 64 of 4 MiB are allowed; send a"
+                + " bundle"),
+        mistake(
+            r -> r.putFiles("a", SMALL).putFiles("b", ByteString.copyFrom(new byte[4 << 20])),
+            "2 files of 4194305 bytes are to be put beside the code, 64 of 4 MiB are allowed; send"
+                + " a bundle"),
         mistake(r -> r.setImage(""), "an image without a name is asked for"),
         mistake(
             r -> r.setReservationId("r-1").setPortCount(2),
@@ -103,6 +135,18 @@ class RunSpecTest {
   }
 
   @Test
+  void asMuchAsIsAllowedMayBePutBesideTheCode() {
+    RunSpec spec =
+        spec(
+            request -> {
+              IntStream.range(0, 63).forEach(i -> request.putFiles("conf/.f " + i, SMALL));
+              request.putFiles("big", ByteString.copyFrom(new byte[(4 << 20) - 63]));
+            });
+    assertThat(spec.files()).hasSize(64);
+    assertThat(spec.files().get("conf/.f 7")).containsExactly('x');
+  }
+
+  @Test
   void aSignalMayBeWrittenWithOrWithoutItsPrefix() {
     RunSpec spec =
         spec(
@@ -131,6 +175,10 @@ class RunSpecTest {
 
   private static Arguments mistake(Consumer<RunCodeRequest.Builder> change, String message) {
     return Arguments.of(change, message);
+  }
+
+  private static Arguments file(String name, String message) {
+    return mistake(request -> request.putFiles(name, SMALL), message);
   }
 
   private static Arguments limit(Consumer<Limits.Builder> change, String message) {

@@ -13,13 +13,16 @@ import berth.server.run.RunRecord.Phase;
 import berth.server.run.process.ProcessRuntime;
 import berth.v1.GpuRequest;
 import berth.v1.RunCodeRequest;
+import berth.v1.Source;
 import berth.v1.WaitTime;
+import com.google.protobuf.ByteString;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -81,6 +84,60 @@ class RunsTest {
     assertThat(end(secondAgain).reason()).isEqualTo(ExitReason.FINISHED);
     assertThat(output(firstAgain)).isEqualTo("done\n");
     assertThat(output(secondAgain)).isEqualTo("second on 0\n");
+  }
+
+  @Test
+  void aQueuedRunHasItsFilesAlsoAfterARestartAndShowsOnlyTheirNames() {
+    Path gate = folder.resolve("gate");
+    Run first = submit("while [ ! -e " + gate + " ]; do sleep 0.05; done");
+    awaitPhase(first, Phase.RUNNING);
+    RunCodeRequest request =
+        request("cat conf/secret; cd /; cat $BERTH_WORK/conf/secret", true).toBuilder()
+            .putFiles("conf/secret", ByteString.copyFromUtf8("xyz\n"))
+            .build();
+    Run second = runs.submit(RunMessages.spec(request), request.toByteArray());
+    second.start();
+    await().atMost(PATIENCE).until(() -> second.view().ahead().isPresent());
+
+    stop();
+    start();
+
+    Run again = runs.find(second.id());
+    assertThat(new RunMessages("gpu01").run(again).getRequest().getFilesMap())
+        .isEqualTo(Map.of("conf/secret", ByteString.EMPTY));
+    touch(gate);
+    assertThat(end(again).reason()).isEqualTo(ExitReason.FINISHED);
+    assertThat(output(again)).isEqualTo("xyz\nxyz\n");
+  }
+
+  @Test
+  void aRunThatIsOverKeepsNoContentInMemory() {
+    RunCodeRequest request =
+        request("", true).toBuilder()
+            .clearCommand()
+            .setSource(
+                Source.newBuilder()
+                    .setFileName("run.sh")
+                    .setContent(ByteString.copyFromUtf8("cat file\n"))
+                    .addInterpreter("sh"))
+            .putFiles("file", ByteString.copyFromUtf8("xyz\n"))
+            .build();
+    Run run = runs.submit(RunMessages.spec(request), request.toByteArray());
+    run.start();
+    end(run);
+    assertThat(output(run)).isEqualTo("xyz\n");
+    assertNoContent(run.spec());
+
+    stop();
+    start();
+
+    assertNoContent(runs.find(run.id()).spec());
+  }
+
+  private static void assertNoContent(RunSpec spec) {
+    assertThat(((RunSpec.Code.Source) spec.code()).content()).isEmpty();
+    assertThat(spec.files()).containsOnlyKeys("file");
+    assertThat(spec.files().get("file")).isEmpty();
   }
 
   @Test

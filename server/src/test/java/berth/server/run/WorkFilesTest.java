@@ -12,6 +12,7 @@ import java.net.StandardProtocolFamily;
 import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.channels.ServerSocketChannel;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
@@ -47,6 +48,50 @@ class WorkFilesTest {
     file("[x]", "brackets");
     Files.createSymbolicLink(work.resolve("out"), outside);
     Files.createSymbolicLink(work.resolve("model/secret"), outside.resolve("secret"));
+  }
+
+  @Test
+  void putsFilesInPlaceOfFilesAndLinksAndMakesFolders() throws IOException {
+    put("train.py", "new");
+    put("model/deep/er/d.h5", "d");
+    put("out", "no link");
+    put("model/secret", "no link either");
+    put("out2", "x");
+
+    assertThat(work.resolve("train.py")).hasContent("new");
+    assertThat(work.resolve("model/deep/er/d.h5")).hasContent("d");
+    assertThat(work.resolve("model/deep/c.h5")).hasContent("c");
+    assertThat(work.resolve("out")).isRegularFile().hasContent("no link");
+    assertThat(Files.isSymbolicLink(work.resolve("model/secret"))).isFalse();
+    assertThat(outside.resolve("secret")).hasContent("secret");
+  }
+
+  @Test
+  void putsNothingThroughLinksOrWhereFilesAndFoldersAreInTheWay() throws IOException {
+    Files.createSymbolicLink(work.resolve("inner"), Path.of("model"));
+    Files.createSymbolicLink(work.resolve("nowhere"), outside.resolve("made"));
+
+    assertNotPut("out/x", "out is not a folder");
+    assertNotPut("out/deep/x", "out is not a folder");
+    assertNotPut("inner/x", "inner is not a folder");
+    assertNotPut("nowhere/x", "nowhere is not a folder");
+    assertNotPut("model/a.h5/x", "model/a.h5 is not a folder");
+    assertNotPut("model/deep", "there is a folder with that name");
+    try (var files = Files.list(outside)) {
+      assertThat(files).containsExactly(outside.resolve("secret"));
+    }
+    assertThat(work.resolve("model/x")).doesNotExist();
+  }
+
+  private void assertNotPut(String path, String why) {
+    assertThatThrownBy(() -> put(path, "x"))
+        .hasMessage("file '" + path + "' cannot be put beside the code: " + why)
+        .isInstanceOfSatisfying(
+            BerthException.class, e -> assertThat(e.reason()).isEqualTo(Reason.INVALID));
+  }
+
+  private void put(String path, String content) throws IOException {
+    WorkFiles.put(work, path, content.getBytes(StandardCharsets.UTF_8));
   }
 
   @ParameterizedTest

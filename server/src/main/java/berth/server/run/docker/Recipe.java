@@ -40,6 +40,7 @@ record Recipe(String serverName, String state, Launcher launcher, GpuAccess gpuA
     List<String> entrypoint = new ArrayList<>(launcher.entrypoint());
     entrypoint.addAll(words(launch, image));
     Map<String, String> env = new LinkedHashMap<>(launch.env());
+    env.put(RunSpec.WORK_VARIABLE, RunSpec.WORK);
     env.putAll(GpuVariables.inContainer(launch.gpus()));
     HostConfig host = hostConfig(launch);
     if (!launch.gpus().isEmpty()) {

@@ -134,6 +134,7 @@ public final class ProcessRuntime implements Runtime {
       shell.environment().clear();
       shell.environment().put("PATH", System.getenv().getOrDefault("PATH", "/usr/bin:/bin"));
       shell.environment().putAll(launch.env());
+      shell.environment().put(RunSpec.WORK_VARIABLE, folder.work().toString());
       shell.environment().putAll(GpuVariables.onHost(launch.gpus()));
       shell.directory(folder.path().toFile());
       shell.redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD);
