@@ -16,6 +16,7 @@ final class ClusterTable {
   private static final List<String> PLACEMENT = List.of("TASK", "SERVER", "GPUS", "ADDRESS");
   private static final List<String> RESULTS =
       List.of("TASK", "SERVER", "RUN", "EXIT", "TIME", "WHY");
+  private static final int LONGEST_WHY = 60;
 
   private ClusterTable() {}
 
@@ -75,7 +76,12 @@ final class ClusterTable {
         task.runId().isEmpty() ? "-" : Terminal.clean(task.runId()),
         exit(task.exitCode()),
         task.runId().isEmpty() ? "-" : Times.span(task.wallTime()),
-        why(task));
+        cut(why(task)));
+  }
+
+  // All of it was told when the task ended, and is told again at the end of the cluster.
+  private static String cut(String text) {
+    return text.length() <= LONGEST_WHY ? text : text.substring(0, LONGEST_WHY - 3) + "...";
   }
 
   private static String exit(OptionalInt code) {

@@ -243,11 +243,9 @@ final class ClusterView implements Consumer<ClusterEvent> {
     if (detail == RunView.Detail.ALL) {
       progress.print(ClusterTable.results(result, MANY));
     }
-    if (!result.succeeded()) {
+    if (!result.succeeded() || detail == RunView.Detail.ALL) {
       note(result.name() + " " + outcome(result) + after(result) + because(result));
       logs.ifPresent(kept -> note("logs: " + kept.folder()));
-    } else if (detail == RunView.Detail.ALL) {
-      note(result.name() + " " + outcome(result) + after(result));
     }
   }
 

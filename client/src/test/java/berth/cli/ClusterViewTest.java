@@ -367,7 +367,37 @@ class ClusterViewTest {
   }
 
   @Test
-  void saysWhereTheLogsAreIfSomethingFailed(@TempDir Path folder) {
+  void aLongReasonIsCutInTheTableAlone() {
+    String why = "x".repeat(100);
+    ClusterView view = view(PIPE, RunView.Detail.ALL);
+    view.ended(
+        SampleCluster.result(
+            Outcome.FAILED,
+            why,
+            SampleCluster.result(WORKER_0, TaskResult.End.NOT_STARTED, 0, why)),
+        125);
+
+    assertThat(text(err))
+        .contains("61s   " + "x".repeat(57) + "...\n")
+        .contains("failed after 5m: " + why + "\n");
+  }
+
+  @ParameterizedTest
+  @CsvSource({"SUCCEEDED, ALL, true", "FAILED, ALL, true", "SUCCEEDED, QUIET, false"})
+  void saysWhereTheLogsAre(
+      Outcome outcome, RunView.Detail detail, boolean said, @TempDir Path folder) {
+    ClusterView view = view(PIPE, detail);
+    try (ClusterLogs logs = ClusterLogs.in(folder.resolve("x"), view::note)) {
+      view.keepIn(logs);
+      show(view, out(CHIEF, "a"));
+      view.ended(SampleCluster.result(outcome, ""), 0);
+    }
+
+    assertThat(text(err).endsWith("berth: logs: " + folder.resolve("x") + "\n")).isEqualTo(said);
+  }
+
+  @Test
+  void saysWhereTheLogsAreAlsoQuietlyIfSomethingFailed(@TempDir Path folder) {
     ClusterView view = view(PIPE, RunView.Detail.QUIET);
     try (ClusterLogs logs = ClusterLogs.in(folder.resolve("x"), view::note)) {
       view.keepIn(logs);

@@ -169,7 +169,7 @@ class ClusterTest {
                 .task("worker", 2, gpus(1))
                 .task("ps", 2, NOTHING_MORE)
                 .task("evaluator", 1, NOTHING_MORE)
-                .evaluatorGrace(Duration.ofMillis(200))
+                .evaluatorGrace(Duration.ofSeconds(1))
                 .build());
 
     assertThat(result.outcome()).isEqualTo(Outcome.SUCCEEDED);
@@ -177,6 +177,8 @@ class ClusterTest {
         .extracting(TaskResult::end)
         .containsExactly(End.FINISHED, End.FINISHED, End.STOPPED, End.STOPPED, End.STOPPED);
     assertThat(of(result, "ps", 1).exitCode()).hasValue(143);
+    assertThat(events)
+        .contains(new ClusterEvent.Note("the training is over; evaluator:0 may go on for 1 s"));
   }
 
   @Test
@@ -192,6 +194,7 @@ class ClusterTest {
     assertThat(result.outcome()).isEqualTo(Outcome.FAILED);
     assertThat(result.exitCode()).isEqualTo(3);
     assertThat(result.why()).matches("worker:1 on gpu\\d ended with exit code 3");
+    assertThat(of(result, "worker", 1).why()).isEqualTo("exit code 3");
     assertThat(of(result, "chief", 0).end()).isEqualTo(End.CANCELLED);
   }
 

@@ -10,8 +10,12 @@ import static org.assertj.core.api.Assertions.catchThrowableOfType;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.v1.CancelRunRequest;
+import berth.v1.Lifetime;
 import berth.v1.Limits;
+import berth.v1.ReserveRequest;
 import berth.v1.RunCodeRequest;
+import berth.v1.RunEvent;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -114,6 +118,42 @@ class RunRefusalsTest {
     assertThat(refused(Reason.NOT_FOUND, command("true").setImage(image).setGpus(gpus(0))))
         .startsWith("image " + image + " is not on this server and cannot be fetched: ")
         .doesNotContain("\n");
+  }
+
+  @Test
+  void whoeverHearsThatItNeverStartedCanReleaseWhatItWasToUse() {
+    // Some of them are cancelled when their containers exist already, some before.
+    for (int i = 0; i < 10; i++) {
+      String held =
+          server
+              .reserve(
+                  ReserveRequest.newBuilder()
+                      .setGpus(gpus(1))
+                      .setLifetime(Lifetime.newBuilder().setDuration(seconds(60)))
+                      .build())
+              .getReservationId();
+      RunCodeRequest request = shell("sleep 100").setReservationId(held).build();
+
+      // If it was started, it ends without a failure.
+      catchThrowableOfType(
+          BerthException.class, () -> server.runs().runCode(request, this::cancelWhenReserved));
+
+      server.reservations().release(held, RunServer.TIMEOUT);
+      assertThat(server.held()).isEmpty();
+    }
+  }
+
+  private void cancelWhenReserved(RunEvent event) {
+    if (event.hasReserved()) {
+      server
+          .runs()
+          .cancelRun(
+              CancelRunRequest.newBuilder()
+                  .setRunId(event.getReserved().getRunIds(0))
+                  .setForce(true)
+                  .build(),
+              RunServer.TIMEOUT);
+    }
   }
 
   @Test

@@ -350,6 +350,7 @@ public final class Cluster implements AutoCloseable {
         decide(
             result.end() == End.TIME_LIMIT ? Outcome.TIME_LIMIT : Outcome.FAILED,
             task.name() + " on " + task.server() + " " + said(result));
+        emit(new ClusterEvent.Note("the others are stopped"));
         stopAll(End.CANCELLED, false);
       } else if (trainingIsOver()) {
         decide(Outcome.SUCCEEDED, "");
@@ -357,10 +358,29 @@ public final class Cluster implements AutoCloseable {
         tasks.stream()
             .filter(each -> group(each).background())
             .forEach(each -> stop(each, End.STOPPED, false));
-        evaluatorDeadline = OptionalLong.of(System.nanoTime() + request.evaluatorGrace().toNanos());
+        giveEvaluatorsTime();
       } else {
         // A TensorBoard may end without a start, and nobody waits for it then.
         hasStarted(task);
+      }
+    }
+
+    private void giveEvaluatorsTime() {
+      String evaluators =
+          tasks.stream()
+              .filter(task -> !group(task).background() && !results.containsKey(task.name()))
+              .map(task -> task.name().toString())
+              .collect(Collectors.joining(", "));
+      if (!evaluators.isEmpty()) {
+        // Else nobody would know why it does not end.
+        emit(
+            new ClusterEvent.Note(
+                "the training is over; "
+                    + evaluators
+                    + " may go on for "
+                    + request.evaluatorGrace().toSeconds()
+                    + " s"));
+        evaluatorDeadline = OptionalLong.of(System.nanoTime() + request.evaluatorGrace().toNanos());
       }
     }
 
@@ -383,6 +403,7 @@ public final class Cluster implements AutoCloseable {
           decide(
               Outcome.FAILED,
               "after " + request.startTimeout().toSeconds() + " s there is no " + late);
+          emit(new ClusterEvent.Note(why + "; all are stopped"));
           stopAll(End.CANCELLED, false);
         }
       } else {
@@ -395,9 +416,6 @@ public final class Cluster implements AutoCloseable {
       if (outcome == null) {
         outcome = decision;
         why = because;
-        if (!because.isEmpty()) {
-          emit(new ClusterEvent.Note(because + "; the others are stopped"));
-        }
       }
     }
 

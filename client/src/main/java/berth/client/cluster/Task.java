@@ -302,7 +302,7 @@ final class Task {
     if (stopped().isPresent() && code.getAsInt() != 0) {
       return result(stopped().get(), code, stopped().get().words());
     }
-    return result(End.FINISHED, code, code.getAsInt() == 0 ? "" : said());
+    return result(End.FINISHED, code, code.getAsInt() == 0 ? "" : "exit code " + code.getAsInt());
   }
 
   private TaskResult failed(String why) {

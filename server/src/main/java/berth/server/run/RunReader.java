@@ -70,7 +70,8 @@ final class RunReader implements StreamFeed.Source<RunEvent>, AutoCloseable {
       ended = callers && run.spec().detached();
       return event.setAccepted(messages.accepted(run)).build();
     }
-    if (callers && record.ended().isPresent() && view.started().isEmpty()) {
+    // Not before what it held is free: whoever reserved it may want to release it now.
+    if (callers && view.settled() && view.started().isEmpty()) {
       throw run.failure()
           .orElseGet(() -> new BerthException(Reason.CONFLICT, record.ended().get().message()));
     }
