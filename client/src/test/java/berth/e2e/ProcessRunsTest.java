@@ -21,18 +21,22 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Runs as plain processes. */
 @Tag("docker")
 class ProcessRunsTest {
   @TempDir private static Path folder;
   private static RunServer server;
+  private String runId;
 
   @BeforeAll
   static void start() {
@@ -155,6 +159,34 @@ class ProcessRunsTest {
     assertThat(heard.exited().getExitCode()).isEqualTo(3);
     assertThat(heard.exited().getMessage()).isEqualTo("was cancelled by bob@desk");
     assertThat(heard.outText()).isEqualTo("up\nsaved\n");
+  }
+
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void whoIsCancelledInTheMomentOfItsStartEnds(boolean force) {
+    for (int i = 0; i < 20; i++) {
+      AtomicReference<RunExited> exited = new AtomicReference<>();
+      server
+          .runs()
+          .runCode(
+              shell("exec sleep 1000").setLimits(grace(100)).build(),
+              event -> {
+                if (event.hasAccepted()) {
+                  runId = event.getAccepted().getRunId();
+                } else if (event.hasStarted()) {
+                  server
+                      .runs()
+                      .cancelRun(
+                          CancelRunRequest.newBuilder().setRunId(runId).setForce(force).build(),
+                          RunServer.TIMEOUT);
+                } else if (event.hasExited()) {
+                  exited.set(event.getExited());
+                }
+              });
+
+      assertThat(exited.get().getReason()).isEqualTo(ExitReason.EXIT_REASON_CANCELLED);
+      assertThat(exited.get().getExitCode()).isIn(137, 143);
+    }
   }
 
   @Test

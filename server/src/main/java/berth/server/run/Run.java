@@ -38,6 +38,7 @@ import org.slf4j.LoggerFactory;
  */
 final class Run {
   private static final Logger log = LoggerFactory.getLogger(Run.class);
+  private static final Duration USUAL_OUTPUT = Duration.ofMillis(500);
   private static final Duration LAST_OUTPUT = Duration.ofSeconds(10);
   private static final Duration REMOVE_AGAIN = Duration.ofSeconds(1);
   private static final Duration LOOK_AGAIN = Duration.ofMillis(200);
@@ -638,6 +639,10 @@ final class Run {
     if (spool.isPresent()) {
       Spool all = spool.get();
       if (!folder.started()) {
+        all.abandon();
+      }
+      if (record.phase().isAtLeast(Phase.LAUNCHING) && !all.awaitComplete(USUAL_OUTPUT)) {
+        // It may have been killed before it opened its pipes. Whoever has them open keeps them.
         all.abandon();
       }
       if (record.phase().isAtLeast(Phase.LAUNCHING) && !all.awaitComplete(LAST_OUTPUT)) {

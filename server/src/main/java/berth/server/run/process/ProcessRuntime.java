@@ -10,6 +10,7 @@ import berth.server.run.Runtime;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -43,16 +44,21 @@ public final class ProcessRuntime implements Runtime {
   // has when memory is short goes to the shell, but not to the program.
   private static final String SCRIPT =
       """
+      trap : HUP INT QUIT USR1 USR2 TERM ALRM
       cd "$1" || exit 1
       (set -C; : >../mark/once) 2>/dev/null || exit 1
       shift
-      trap : HUP INT QUIT USR1 USR2 TERM ALRM
       join=$1 dir=$2
       shift 2
       eval "$join" || exit 1
       echo $$ >pid.new && mv pid.new pid
       (
         { echo 0 >/proc/self/oom_score_adj; } 2>/dev/null
+        # A signal that came before this process did not reach it.
+        if [ -e end ]; then
+          read -r code <end
+          exit "$code"
+        fi
         cd "$dir" && exec "$@"
       ) </dev/null >stdout 2>stderr
       echo $? >exit.new
@@ -60,6 +66,9 @@ public final class ProcessRuntime implements Runtime {
       """;
 
   private static final int NOT_THERE = 137;
+
+  /** The exit code of a program that one of these signals ends. */
+  private static final Map<String, Integer> ENDING = Map.of("TERM", 143, "KILL", 137);
 
   private final Function<String, RunFolder> folders;
   private final boolean root = "root".equals(System.getProperty("user.name"));
@@ -276,6 +285,9 @@ public final class ProcessRuntime implements Runtime {
     if (pid.isEmpty()) {
       return;
     }
+    if (ENDING.containsKey(signal)) {
+      noteEnd(runId, ENDING.get(signal));
+    }
     if (signal.equals("KILL")) {
       kill(runId, pid.getAsInt());
       return;
@@ -290,6 +302,17 @@ public final class ProcessRuntime implements Runtime {
       log.warn("cannot send SIG{} to {}: {}", signal, runId, e.getMessage());
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
+    }
+  }
+
+  // For a program that is not started yet: it finds this note, or the signal finds it.
+  private void noteEnd(String runId, int code) {
+    Path io = folders.apply(runId).io();
+    try {
+      Path note = Files.writeString(io.resolve("end.new"), code + "\n");
+      Files.move(note, io.resolve("end"), StandardCopyOption.ATOMIC_MOVE);
+    } catch (IOException e) {
+      log.warn("cannot note that {} is to end: {}", runId, e.getMessage());
     }
   }
 
