@@ -15,6 +15,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -76,6 +77,7 @@ final class ClusterMachines implements AutoCloseable {
   private final NetworkNamespace user = NetworkNamespace.machine().plugInto(lan, USER + "/24");
   private final List<ClusterMachine> machines;
   private final Path registryFolder;
+  private final Path shared;
   private Daemon registry;
 
   /**
@@ -93,6 +95,9 @@ final class ClusterMachines implements AutoCloseable {
     List<Engine> engines = atOnce(Collections.nCopies(COUNT, origin::copy));
     try {
       registryFolder = Files.createDirectory(engines.get(0).folder().resolve("registry"));
+      // The users of images write there.
+      shared = Files.createDirectory(engines.get(0).folder().resolve("shared"));
+      Files.setPosixFilePermissions(shared, PosixFilePermissions.fromString("rwxrwxrwx"));
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
@@ -119,6 +124,8 @@ final class ClusterMachines implements AutoCloseable {
             Integer.toString(GPUS),
             "--sample-interval",
             "200ms",
+            "--allow-mount",
+            shared.toString(),
             "--services",
             Installed.home().resolve("etc/services.yaml").toString()));
   }
@@ -133,6 +140,11 @@ final class ClusterMachines implements AutoCloseable {
    */
   ClusterMachine machine(int number) {
     return machines.get(number - 1);
+  }
+
+  /** A folder that programs on all servers may mount. */
+  Path shared() {
+    return shared;
   }
 
   Daemon registry() {
