@@ -195,6 +195,36 @@ class TrainingClustersTest {
   }
 
   @Test
+  void tensorBoardIsShownWhereItIsAndStoppedAtTheEnd() throws IOException {
+    Files.writeString(
+        folder.resolve("look.py"),
+        """
+        import sys, time, urllib.error, urllib.request
+        while True:
+            try:
+                page = urllib.request.urlopen("http://" + sys.argv[1]).read().decode()
+                break
+            except (urllib.error.URLError, ConnectionError):
+                time.sleep(0.2)
+        print("<title>TensorBoard" in page)
+        """);
+    Result result =
+        run(
+            file(
+                """
+                service: tensorflow
+                script: look.py {tensorboard_hosts}
+                tasks:
+                  worker: {}
+                  tensorboard: {}
+                """));
+
+    assertSucceeded(result);
+    assertThat(log("worker-0")).isEqualTo("True\n");
+    assertThat(result.err()).containsPattern("TensorBoard: http://10\\.77\\.0\\.\\d:\\d+/");
+  }
+
+  @Test
   void anImageThatIsNotThereIsNamedWithTheTaskThatWantsIt() throws IOException {
     Result result =
         run(
