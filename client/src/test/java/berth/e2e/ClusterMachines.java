@@ -188,7 +188,7 @@ final class ClusterMachines implements AutoCloseable {
 
   /** Starts {@code berth}, as the user who knows the registry. */
   Process start(String... args) throws IOException {
-    ProcessBuilder builder = new ProcessBuilder(command(args));
+    ProcessBuilder builder = new ProcessBuilder(Installed.heedingCtrlC(command(args)));
     builder.environment().put("BERTH_REGISTRY", REGISTRY);
     return builder.start();
   }
