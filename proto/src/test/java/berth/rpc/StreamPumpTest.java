@@ -107,7 +107,7 @@ class StreamPumpTest {
   }
 
   @Test
-  void completingDeliversWhatIsQueuedAndNothingAfterIt() {
+  void completingDeliversWhatIsQueuedAndNothingAfterIt() throws Exception {
     var pump = callWith(50, Overflow.endCall());
     for (int i = 0; i < 20; i++) {
       pump.send(report(i, MEBIBYTE));
@@ -120,11 +120,13 @@ class StreamPumpTest {
         .extracting(StreamPumpTest::number)
         .containsExactlyElementsOf(IntStream.range(0, 20).boxed().toList());
     assertThat(reader.status().isOk()).isTrue();
+    // The caller may hear of the end a moment before the pump has told.
+    assertThat(ended.await(30, TimeUnit.SECONDS)).isTrue();
     assertThat(ends).hasValue(1);
   }
 
   @Test
-  void failingLeavesOutWhatIsQueued() {
+  void failingLeavesOutWhatIsQueued() throws Exception {
     var pump = callWith(50, Overflow.endCall());
     for (int i = 0; i < 40; i++) {
       pump.send(report(i, MEBIBYTE));
@@ -134,6 +136,7 @@ class StreamPumpTest {
     assertThat(reader.rest()).hasSizeLessThan(MEBIBYTES_BUFFERED_BY_GRPC);
     assertThat(reader.status().getCode()).isEqualTo(Status.Code.FAILED_PRECONDITION);
     assertThat(reader.status().getDescription()).isEqualTo("the server drains");
+    assertThat(ended.await(30, TimeUnit.SECONDS)).isTrue();
     assertThat(ends).hasValue(1);
   }
 
