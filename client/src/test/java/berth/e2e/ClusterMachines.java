@@ -76,6 +76,7 @@ final class ClusterMachines implements AutoCloseable {
   private final NetworkNamespace user = NetworkNamespace.machine().plugInto(lan, USER + "/24");
   private final List<ClusterMachine> machines;
   private final Path registryFolder;
+  private final Path shared;
   private Daemon registry;
 
   /**
@@ -93,6 +94,7 @@ final class ClusterMachines implements AutoCloseable {
     List<Engine> engines = atOnce(Collections.nCopies(COUNT, origin::copy));
     try {
       registryFolder = Files.createDirectory(engines.get(0).folder().resolve("registry"));
+      shared = Files.createDirectory(engines.get(0).folder().resolve("shared"));
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
@@ -120,7 +122,9 @@ final class ClusterMachines implements AutoCloseable {
             "--sample-interval",
             "200ms",
             "--services",
-            Installed.home().resolve("etc/services.yaml").toString()));
+            Installed.home().resolve("etc/services.yaml").toString(),
+            "--allow-mount",
+            shared.toString()));
   }
 
   /** All of them, in the order of their names. */
@@ -133,6 +137,11 @@ final class ClusterMachines implements AutoCloseable {
    */
   ClusterMachine machine(int number) {
     return machines.get(number - 1);
+  }
+
+  /** A folder that is the same on all servers, as on a file server, and that runs may mount. */
+  Path shared() {
+    return shared;
   }
 
   Daemon registry() {
@@ -174,11 +183,20 @@ final class ClusterMachines implements AutoCloseable {
         Map.of("BERTH_REGISTRY", REGISTRY), patience, command(args).toArray(String[]::new));
   }
 
-  /** Starts {@code berth}, as the user who knows the registry. */
+  /** Starts {@code berth}, as the user who knows the registry. A SIGINT reaches it. */
   Process start(String... args) throws IOException {
-    ProcessBuilder builder = new ProcessBuilder(command(args));
+    ProcessBuilder builder = new ProcessBuilder(Installed.heedingCtrlC(command(args)));
     builder.environment().put("BERTH_REGISTRY", REGISTRY);
     return builder.start();
+  }
+
+  /** The machine of the user, where servers reach what listens at {@link #userHost}. */
+  NetworkNamespace user() {
+    return user;
+  }
+
+  String userHost() {
+    return USER;
   }
 
   private List<String> command(String... args) {
@@ -191,8 +209,13 @@ final class ClusterMachines implements AutoCloseable {
    */
   void assertNothingLeft() {
     // The last things go in the moment in which the caller hears of the end.
+    assertNothingLeftAfter(SOON);
+  }
+
+  /** The same when nobody says when it should be gone, but after this time at the latest. */
+  void assertNothingLeftAfter(Duration time) {
     await()
-        .atMost(SOON)
+        .atMost(time)
         .untilAsserted(
             () -> {
               assertThat(unfinished()).isEmpty();

@@ -16,6 +16,11 @@ import java.util.concurrent.TimeUnit;
 final class Installed {
   private static final Duration PATIENCE = Duration.ofSeconds(60);
 
+  // Whoever starts the tests in the background of a script has them ignore SIGINT, and so berth.
+  private static final String HEEDING_CTRL_C =
+      "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL);"
+          + " os.execvp(sys.argv[1], sys.argv[1:])";
+
   /** How a command ended. */
   record Result(int exitCode, String out, String err) {}
 
@@ -27,6 +32,13 @@ final class Installed {
 
   static Path home() {
     return Path.of(System.getProperty("berth.home"));
+  }
+
+  /** A command that becomes {@code command}, and that a SIGINT reaches. */
+  static List<String> heedingCtrlC(List<String> command) {
+    List<String> words = new ArrayList<>(List.of("python3", "-c", HEEDING_CTRL_C));
+    words.addAll(command);
+    return words;
   }
 
   /** Runs {@code berth} with these arguments. */

@@ -38,10 +38,6 @@ import org.junit.jupiter.api.io.TempDir;
 /** The installed {@code berth} before a server that only plays runs. */
 class RunsTest {
   private static final int SECONDS = 60;
-  // Whoever starts the tests in the background of a script has them ignore SIGINT, and so berth.
-  private static final String HEEDING_CTRL_C =
-      "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL);"
-          + " os.execv(sys.argv[1], sys.argv[1:])";
 
   @TempDir private Path folder;
   private final FakeRuns server = new FakeRuns();
@@ -355,16 +351,9 @@ class RunsTest {
   private Process start(String command, String... args) throws IOException {
     List<String> words =
         new ArrayList<>(
-            List.of(
-                "python3",
-                "-c",
-                HEEDING_CTRL_C,
-                Installed.command("berth"),
-                command,
-                "--server",
-                server.address().toString()));
+            List.of(Installed.command("berth"), command, "--server", server.address().toString()));
     words.addAll(List.of(args));
-    Process process = new ProcessBuilder(words).start();
+    Process process = new ProcessBuilder(Installed.heedingCtrlC(words)).start();
     processes.add(process);
     return process;
   }
