@@ -69,8 +69,8 @@ step "Checking the format of Java files" "$gradle" --no-daemon -q checkFormat ||
 build_images || failures=$((failures + 1))
 if step "Compiling with all lint warnings as errors" "$gradle" --no-daemon -q testClasses installDist; then
   step "Compiling the example project against the published library" compile_example || failures=$((failures + 1))
-  # --continue: one failing module must not hide the results of the others.
-  "$gradle" --no-daemon -q --continue test 2>&1 | grep -v 'Malformed class file' || failures=$((failures + 1))
+  # --continue: one failing module must not hide the results of the others. --parallel: most of their time they wait.
+  "$gradle" --no-daemon -q --continue --parallel test 2>&1 | grep -v 'Malformed class file' || failures=$((failures + 1))
 else
   failures=$((failures + 1))
 fi

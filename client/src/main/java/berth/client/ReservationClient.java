@@ -39,7 +39,12 @@ public final class ReservationClient implements AutoCloseable {
 
   /** A client of the {@code berthd} at {@code server}. It connects with its first call. */
   public static ReservationClient of(Address server) {
-    return new ReservationClient(RpcChannel.to(server), "berthd at " + server);
+    return over(RpcChannel.to(server), server);
+  }
+
+  /** The same over a connection that others use too; closing one of them closes it. */
+  static ReservationClient over(RpcChannel channel, Address server) {
+    return new ReservationClient(channel, "berthd at " + server);
   }
 
   /**
@@ -110,7 +115,7 @@ public final class ReservationClient implements AutoCloseable {
   }
 
   /** Connects with the next call, however many attempts have failed. */
-  void connectNow() {
+  public void connectNow() {
     channel.connectNow();
   }
 

@@ -56,7 +56,12 @@ public final class RunClient implements AutoCloseable {
 
   /** A client of the {@code berthd} at {@code server}. It connects with its first call. */
   public static RunClient of(Address server) {
-    return new RunClient(RpcChannel.to(server), "berthd at " + server);
+    return over(RpcChannel.to(server), server);
+  }
+
+  /** The same over a connection that others use too; closing one of them closes it. */
+  static RunClient over(RpcChannel channel, Address server) {
+    return new RunClient(channel, "berthd at " + server);
   }
 
   /**

@@ -20,7 +20,6 @@ import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.v1.Reservation;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -31,8 +30,6 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
-import java.util.zip.ZipEntry;
-import java.util.zip.ZipOutputStream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
@@ -279,7 +276,7 @@ class BerthTest {
   @Test
   void packagesAreInstalledBeforeTheProgramStarts() throws Exception {
     Path project = Files.createDirectory(folder.resolve("project"));
-    Path wheel = wheel(project);
+    Path wheel = TinyWheel.in(project);
     Files.writeString(project.resolve("train.py"), "import tiny; print(tiny.WORD)\n");
     RunSpec.Builder spec = RunSpec.builder().env("PIP_NO_INDEX", "1");
     List<RunSpec> specs =
@@ -318,32 +315,6 @@ class BerthTest {
     assertThat(lines)
         .contains("berth: pip could not install there-is-no-such-package")
         .doesNotContain("started");
-  }
-
-  /** The smallest package that there is, with a module and a command. */
-  private static Path wheel(Path project) throws IOException {
-    Path wheel = project.resolve("tiny-1.0-py3-none-any.whl");
-    String info = "tiny-1.0.dist-info/";
-    try (ZipOutputStream zip = new ZipOutputStream(Files.newOutputStream(wheel))) {
-      add(zip, "tiny.py", "WORD = 'berth'\ndef main():\n    print(WORD)\n");
-      add(zip, info + "METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n");
-      add(
-          zip,
-          info + "WHEEL",
-          "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n");
-      add(zip, info + "entry_points.txt", "[console_scripts]\ntiny-word = tiny:main\n");
-      add(
-          zip,
-          info + "RECORD",
-          "tiny.py,,\n%1$sMETADATA,,\n%1$sWHEEL,,\n%1$sentry_points.txt,,\n%1$sRECORD,,\n"
-              .formatted(info));
-    }
-    return wheel;
-  }
-
-  private static void add(ZipOutputStream zip, String name, String content) throws IOException {
-    zip.putNextEntry(new ZipEntry(name));
-    zip.write(content.getBytes(StandardCharsets.UTF_8));
   }
 
   private static RunSpec.Builder shell(String script) {

@@ -15,6 +15,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -94,7 +95,9 @@ final class ClusterMachines implements AutoCloseable {
     List<Engine> engines = atOnce(Collections.nCopies(COUNT, origin::copy));
     try {
       registryFolder = Files.createDirectory(engines.get(0).folder().resolve("registry"));
+      // The users of images write there.
       shared = Files.createDirectory(engines.get(0).folder().resolve("shared"));
+      Files.setPosixFilePermissions(shared, PosixFilePermissions.fromString("rwxrwxrwx"));
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
@@ -121,10 +124,10 @@ final class ClusterMachines implements AutoCloseable {
             Integer.toString(GPUS),
             "--sample-interval",
             "200ms",
-            "--services",
-            Installed.home().resolve("etc/services.yaml").toString(),
             "--allow-mount",
-            shared.toString()));
+            shared.toString(),
+            "--services",
+            Installed.home().resolve("etc/services.yaml").toString()));
   }
 
   /** All of them, in the order of their names. */

@@ -6,7 +6,6 @@ import berth.e2e.ShownCluster.End;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonParser;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
@@ -15,8 +14,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.IntStream;
-import java.util.zip.ZipEntry;
-import java.util.zip.ZipOutputStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
@@ -253,43 +250,57 @@ class TrainingClustersTest {
 
   @Test
   void whatATaskNeedsIsInstalledBeforeItStarts() throws IOException {
-    writeWheel(folder.resolve("greeting-1.0-py3-none-any.whl"));
-    Files.writeString(folder.resolve("greet.py"), "import greeting\nprint(greeting.TEXT)\n");
+    Path files = Files.createDirectory(folder.resolve("files"));
+    Path wheel = TinyWheel.in(files);
+    Files.writeString(files.resolve("use.py"), "import tiny\nprint(tiny.WORD)\n");
 
     ShownCluster shown =
         run(
             """
             service: tensorflow
-            files: .
-            script: greet.py
-            pip: [./greeting-1.0-py3-none-any.whl]
+            files: files
+            script: use.py
+            pip: [./%s]
             tasks:
               worker: {instances: 2}
+            """
+                .formatted(wheel.getFileName()));
+
+    assertThat(shown.exitCode()).as(shown.err()).isZero();
+    assertThat(shown.printed("worker:0")).last().isEqualTo("berth");
+    assertThat(shown.printed("worker:1")).last().isEqualTo("berth");
+  }
+
+  @Test
+  void tensorBoardIsShownWhereItIsAndStoppedAtTheEnd() throws IOException {
+    Files.writeString(
+        folder.resolve("look.py"),
+        """
+        import sys, time, urllib.error, urllib.request
+        while True:
+            try:
+                page = urllib.request.urlopen("http://" + sys.argv[1]).read().decode()
+                break
+            except (urllib.error.URLError, ConnectionError):
+                time.sleep(0.2)
+        print("<title>TensorBoard" in page)
+        """);
+
+    ShownCluster shown =
+        run(
+            """
+            service: tensorflow
+            script: look.py {tensorboard_hosts}
+            tasks:
+              worker: {}
+              tensorboard: {}
             """);
 
     assertThat(shown.exitCode()).as(shown.err()).isZero();
-    assertThat(shown.printed("worker:0")).last().isEqualTo("hello from a wheel");
-    assertThat(shown.printed("worker:1")).last().isEqualTo("hello from a wheel");
-  }
-
-  private static void writeWheel(Path file) throws IOException {
-    String info = "greeting-1.0.dist-info/";
-    Map<String, String> files =
-        Map.of(
-            "greeting.py",
-            "TEXT = 'hello from a wheel'\n",
-            info + "METADATA",
-            "Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n",
-            info + "WHEEL",
-            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-            info + "RECORD",
-            "greeting.py,,\n" + info + "METADATA,,\n" + info + "WHEEL,,\n" + info + "RECORD,,\n");
-    try (ZipOutputStream wheel = new ZipOutputStream(Files.newOutputStream(file))) {
-      for (Map.Entry<String, String> each : files.entrySet()) {
-        wheel.putNextEntry(new ZipEntry(each.getKey()));
-        wheel.write(each.getValue().getBytes(StandardCharsets.UTF_8));
-      }
-    }
+    assertThat(shown.printed("worker:0")).containsExactly("True");
+    assertThat(shown.err())
+        .contains("berth: TensorBoard: http://" + shown.addresses().get("tensorboard:0") + "/\n");
+    assertThat(shown.ends().get("tensorboard:0").why()).isEqualTo(STOPPED);
   }
 
   @Test

@@ -1,8 +1,11 @@
 package berth.fake;
 
 import berth.rpc.Address;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
 import berth.rpc.RpcChannel;
 import berth.rpc.RpcServer;
+import berth.rpc.Statuses;
 import berth.v1.CancelRunRequest;
 import berth.v1.CancelRunResponse;
 import berth.v1.ExitReason;
@@ -38,14 +41,16 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Predicate;
 
 /**
  * A server on loopback that has nothing: it registers, grants whatever is asked, and says after a
- * while that it has started a program, which runs until it is cancelled.
+ * while that it has started a program, which runs until it is cancelled. A test may say otherwise.
  */
 public final class FakeServer implements AutoCloseable {
   private static final ServerStatus FREE =
@@ -53,6 +58,17 @@ public final class FakeServer implements AutoCloseable {
           .setCanRun(true)
           .addGpus(GpuStatus.newBuilder().setState(GpuState.GPU_STATE_FREE))
           .build();
+
+  /** What a reservation is refused with; null: all are granted. */
+  public volatile BerthException refusal;
+
+  /** Programs that never start. */
+  public volatile Predicate<RunCodeRequest> unstartable = request -> false;
+
+  /** How many of the next requests to cancel fail, as if the server were away. */
+  public final AtomicInteger failingCancels = new AtomicInteger();
+
+  public final List<ReserveRequest> asked = new CopyOnWriteArrayList<>();
 
   private final String name;
   private final Duration reserving;
@@ -115,6 +131,10 @@ public final class FakeServer implements AutoCloseable {
     return this;
   }
 
+  public Address address() {
+    return server.address();
+  }
+
   /** How many reservations nobody has released. */
   public int held() {
     return held.size();
@@ -139,6 +159,11 @@ public final class FakeServer implements AutoCloseable {
   private final class Reservations extends ReservationServiceGrpc.ReservationServiceImplBase {
     @Override
     public void reserve(ReserveRequest request, StreamObserver<ReserveResponse> observer) {
+      asked.add(request);
+      if (refusal != null) {
+        after(reserving, () -> observer.onError(Statuses.toException(refusal)));
+        return;
+      }
       int number = numbers.incrementAndGet();
       Reservation granted =
           Reservation.newBuilder()
@@ -182,6 +207,10 @@ public final class FakeServer implements AutoCloseable {
           RunEvent.newBuilder()
               .setAccepted(RunAccepted.newBuilder().setRunId(id).setServer(name))
               .build());
+      if (unstartable.test(request)) {
+        exit(id, RunExited.newBuilder().setReason(ExitReason.EXIT_REASON_START_FAILED));
+        return;
+      }
       after(
           starting,
           () -> {
@@ -196,16 +225,25 @@ public final class FakeServer implements AutoCloseable {
 
     @Override
     public void cancelRun(CancelRunRequest request, StreamObserver<CancelRunResponse> observer) {
+      if (failingCancels.getAndUpdate(left -> Math.max(0, left - 1)) > 0) {
+        observer.onError(
+            Statuses.toException(new BerthException(Reason.UNAVAILABLE, name + " is away")));
+        return;
+      }
+      exit(
+          request.getRunId(),
+          RunExited.newBuilder().setReason(ExitReason.EXIT_REASON_CANCELLED).setExitCode(143));
+      answer(observer, CancelRunResponse.getDefaultInstance());
+    }
+
+    private void exit(String id, RunExited.Builder end) {
       StreamObserver<RunEvent> events;
       synchronized (runs) {
-        events = runs.remove(request.getRunId());
+        events = runs.remove(id);
       }
       if (events != null) {
-        RunExited.Builder end =
-            RunExited.newBuilder().setReason(ExitReason.EXIT_REASON_CANCELLED).setExitCode(143);
         answer(events, RunEvent.newBuilder().setExited(end).build());
       }
-      answer(observer, CancelRunResponse.getDefaultInstance());
     }
   }
 }

@@ -10,9 +10,12 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.OptionalLong;
+import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
@@ -35,7 +38,7 @@ public final class Cluster implements AutoCloseable {
 
   /** What the thread that leads the cluster is told. */
   private sealed interface News {
-    record TaskStarted() implements News {}
+    record TaskStarted(Task task) implements News {}
 
     record TaskEnded(Task task, TaskResult result) implements News {}
 
@@ -53,7 +56,8 @@ public final class Cluster implements AutoCloseable {
   private final CompletableFuture<Void> started = new CompletableFuture<>();
   private final CompletableFuture<ClusterResult> ended = new CompletableFuture<>();
   private boolean forming = true;
-  private RuntimeException listenerFailure;
+  private final Object telling = new Object();
+  private volatile Throwable listenerFailure;
 
   private Cluster(
       RegistryClient registry, ClusterRequest request, Consumer<ClusterEvent> listener) {
@@ -118,6 +122,9 @@ public final class Cluster implements AutoCloseable {
       if (e.getCause() instanceof RuntimeException why) {
         throw why;
       }
+      if (e.getCause() instanceof Error why) {
+        throw why;
+      }
       throw new IllegalStateException(e.getCause());
     }
   }
@@ -132,10 +139,16 @@ public final class Cluster implements AutoCloseable {
     askToEnd(true);
   }
 
-  /** Ends it, if it has not ended, and returns when everything is released. */
+  /**
+   * Ends it, if it has not ended, and returns when everything is released; at once if the listener
+   * calls it, or who is told by one of the futures here: the end needs their threads.
+   */
   @Override
   public void close() {
     kill();
+    if (Thread.currentThread() == leader || Thread.holdsLock(telling)) {
+      return;
+    }
     try {
       ended.handle((result, failure) -> null).get();
     } catch (InterruptedException e) {
@@ -161,12 +174,13 @@ public final class Cluster implements AutoCloseable {
   private void lead() {
     try (Hosts hosts = new Hosts()) {
       ClusterResult result = carryOut(form(hosts));
-      if (listenerFailure != null) {
-        throw listenerFailure;
+      if (listenerFailure == null) {
+        ended.complete(result);
+      } else {
+        ended.completeExceptionally(listenerFailure);
       }
-      ended.complete(result);
     } catch (RuntimeException | Error e) {
-      ended.completeExceptionally(e);
+      ended.completeExceptionally(listenerFailure == null ? e : listenerFailure);
     } finally {
       BerthException over = new BerthException(Reason.CONFLICT, "the cluster has ended");
       formed.completeExceptionally(over);
@@ -242,19 +256,19 @@ public final class Cluster implements AutoCloseable {
     return renewer;
   }
 
-  private void fromTask(ClusterEvent event) {
+  private void fromTask(Task task, ClusterEvent event) {
     emit(event);
     if (event instanceof ClusterEvent.Started) {
-      news.add(new News.TaskStarted());
+      news.add(new News.TaskStarted(task));
     }
   }
 
   private void emit(ClusterEvent event) {
-    synchronized (listener) {
+    synchronized (telling) {
       if (listenerFailure == null) {
         try {
           listener.accept(event);
-        } catch (RuntimeException e) {
+        } catch (RuntimeException | Error e) {
           listenerFailure = e;
           askToEnd(true);
         }
@@ -268,22 +282,25 @@ public final class Cluster implements AutoCloseable {
   private final class Life {
     private final List<Task> tasks;
     private final Map<TaskName, TaskResult> results = new LinkedHashMap<>();
-    private int running;
+    // Those of whose start nothing is known yet.
+    private final Set<Task> missing;
     private Outcome outcome;
     private String why = "";
+    private Optional<TaskName> failed = Optional.empty();
     private OptionalLong startDeadline =
         OptionalLong.of(System.nanoTime() + request.startTimeout().toNanos());
     private OptionalLong evaluatorDeadline = OptionalLong.empty();
 
     Life(List<Task> tasks) {
       this.tasks = tasks;
+      this.missing = new LinkedHashSet<>(tasks);
     }
 
     ClusterResult live() {
       while (results.size() < tasks.size()) {
         News next = next();
-        if (next instanceof News.TaskStarted) {
-          taskStarted();
+        if (next instanceof News.TaskStarted start) {
+          hasStarted(start.task());
         } else if (next instanceof News.TaskEnded end) {
           taskEnded(end.task(), end.result());
         } else if (next instanceof News.StopAsked asked) {
@@ -297,6 +314,7 @@ public final class Cluster implements AutoCloseable {
           request.name(),
           outcome,
           why,
+          failed,
           tasks.stream().map(task -> results.get(task.name())).toList(),
           Duration.ofNanos(System.nanoTime() - start));
     }
@@ -313,9 +331,8 @@ public final class Cluster implements AutoCloseable {
       }
     }
 
-    private void taskStarted() {
-      running++;
-      if (running == tasks.size()) {
+    private void hasStarted(Task task) {
+      if (missing.remove(task) && missing.isEmpty()) {
         startDeadline = OptionalLong.empty();
         emit(new ClusterEvent.AllStarted());
         started.complete(null);
@@ -329,6 +346,7 @@ public final class Cluster implements AutoCloseable {
         return;
       }
       if (!result.well() && !task.name().type().equals(TaskGroup.TENSORBOARD)) {
+        failed = Optional.of(task.name());
         decide(
             result.end() == End.TIME_LIMIT ? Outcome.TIME_LIMIT : Outcome.FAILED,
             task.name() + " on " + task.server() + " " + said(result));
@@ -341,6 +359,9 @@ public final class Cluster implements AutoCloseable {
             .filter(each -> group(each).background())
             .forEach(each -> stop(each, End.STOPPED, false));
         giveEvaluatorsTime();
+      } else {
+        // A TensorBoard may end without a start, and nobody waits for it then.
+        hasStarted(task);
       }
     }
 
@@ -372,16 +393,19 @@ public final class Cluster implements AutoCloseable {
     private void timeOver() {
       if (startDeadline.isPresent()) {
         startDeadline = OptionalLong.empty();
-        String missing =
-            tasks.stream()
+        String late =
+            missing.stream()
                 .filter(task -> task.stage().compareTo(Task.Stage.RUNNING) < 0)
                 .map(task -> task.name() + " on " + task.server() + " (" + task.progress() + ")")
                 .collect(Collectors.joining(", "));
-        decide(
-            Outcome.FAILED,
-            "after " + request.startTimeout().toSeconds() + " s there is no " + missing);
-        emit(new ClusterEvent.Note(why + "; all are stopped"));
-        stopAll(End.CANCELLED, false);
+        // One may have started while a listener kept that from being told.
+        if (!late.isEmpty()) {
+          decide(
+              Outcome.FAILED,
+              "after " + request.startTimeout().toSeconds() + " s there is no " + late);
+          emit(new ClusterEvent.Note(why + "; all are stopped"));
+          stopAll(End.CANCELLED, false);
+        }
       } else {
         evaluatorDeadline = OptionalLong.empty();
         stopAll(End.STOPPED, false);
@@ -411,6 +435,8 @@ public final class Cluster implements AutoCloseable {
               task.stop(reason, force);
             } catch (BerthException e) {
               emit(new ClusterEvent.Note(task.name() + " cannot be stopped: " + e.getMessage()));
+            } catch (InterruptedException e) {
+              // The cluster has ended.
             }
           });
     }

@@ -46,6 +46,7 @@ public record ClusterRequest(
     Duration evaluatorGrace) {
   private static final int LONGEST_NAME = 100;
   private static final int MOST_TASKS = 10_000;
+  private static final Duration LONGEST = Duration.ofDays(36_500);
 
   /** Where tasks go that could go to several servers. */
   public enum Layout {
@@ -76,6 +77,21 @@ public record ClusterRequest(
     check(
         groups.stream().mapToLong(TaskGroup::instances).sum() <= MOST_TASKS,
         "the cluster " + name + " has more than " + MOST_TASKS + " tasks");
+    waitAtMost.ifPresent(time -> checkTime("the time to wait", time, Duration.ZERO));
+    timeLimit.ifPresent(time -> checkTime("the time limit", time, Duration.ofNanos(1)));
+    checkTime("the time to start", startTimeout, Duration.ofNanos(1));
+    checkTime("the time to stop", stopGrace, Duration.ZERO);
+    checkTime("the time of the evaluator", evaluatorGrace, Duration.ZERO);
+  }
+
+  private static void checkTime(String what, Duration time, Duration least) {
+    check(
+        time.compareTo(least) >= 0 && time.compareTo(LONGEST) <= 0,
+        what
+            + " is "
+            + time
+            + ", which is "
+            + (time.compareTo(least) < 0 ? "too short" : "too long"));
   }
 
   static void checkName(String name) {

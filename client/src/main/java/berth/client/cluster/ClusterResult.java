@@ -3,16 +3,23 @@ package berth.client.cluster;
 import berth.command.ExitCode;
 import java.time.Duration;
 import java.util.List;
+import java.util.Optional;
 
 /**
  * How a cluster ended.
  *
  * @param why which task failed and how, or who stopped it; empty if all went well
+ * @param failed the task that failed first, because of which the others were stopped
  * @param tasks how each task ended, in their order; none if nothing was ever started
  * @param wallTime from the request to the end
  */
 public record ClusterResult(
-    String name, Outcome outcome, String why, List<TaskResult> tasks, Duration wallTime) {
+    String name,
+    Outcome outcome,
+    String why,
+    Optional<TaskName> failed,
+    List<TaskResult> tasks,
+    Duration wallTime) {
 
   /** What became of the training. */
   public enum Outcome {
@@ -36,7 +43,7 @@ public record ClusterResult(
 
   /**
    * What a program that stands for the cluster should exit with: 0 only if the training succeeded,
-   * else the exit code of the first task that failed; 124 if the time was over, 125 if no program
+   * else the exit code of the task that failed first; 124 if the time was over, 125 if no program
    * is to blame.
    */
   public int exitCode() {
@@ -45,8 +52,9 @@ public record ClusterResult(
       case TIME_LIMIT -> ExitCode.TIME_LIMIT;
       case FAILED, CANCELLED ->
           tasks.stream()
-              .filter(task -> task.end() == TaskResult.End.FINISHED && !task.well())
-              .mapToInt(task -> task.exitCode().orElse(ExitCode.BERTH_FAILED))
+              .filter(task -> failed.equals(Optional.of(task.task())))
+              .flatMapToInt(task -> task.exitCode().stream())
+              .filter(code -> code != ExitCode.OK)
               .findFirst()
               .orElse(ExitCode.BERTH_FAILED);
     };

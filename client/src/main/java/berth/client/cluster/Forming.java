@@ -19,6 +19,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Future;
@@ -38,6 +39,9 @@ final class Forming {
   /** A server that did not answer is asked again after this time. */
   private static final Duration LONG_REST = Duration.ofSeconds(3);
 
+  /** How long a server may be away without which there can be no cluster. */
+  private static final Duration AWAY = Duration.ofMinutes(1);
+
   private static final Duration LOOK_AGAIN = Duration.ofSeconds(1);
   private static final Duration FIRST_LOOK = Duration.ofSeconds(10);
   private static final Duration FOR_EVER = Duration.ofDays(36_500);
@@ -50,6 +54,7 @@ final class Forming {
   private final long start = System.nanoTime();
   private final Map<String, Long> resting = new HashMap<>();
   private final Map<String, BerthException> refusals = new LinkedHashMap<>();
+  private long possible = start;
   private String lastTold = "";
   private volatile String obstacle = "";
 
@@ -124,7 +129,12 @@ final class Forming {
    * @throws BerthException EXHAUSTED if there is no room now, anything else if there never will be
    */
   private Gang attempt(List<GpuServer> servers) {
+    // Not between two plans: those that refuse slowly would be asked in turns for ever.
+    resting.values().removeIf(until -> until - System.nanoTime() <= 0);
     while (true) {
+      if (Thread.currentThread().isInterrupted()) {
+        throw new BerthException(Reason.CANCELLED, "interrupted while reserving");
+      }
       ClusterPlan plan = plan(servers);
       try {
         return Gang.reserve(request, plan, hosts, threads);
@@ -139,12 +149,10 @@ final class Forming {
         servers.stream().filter(server -> !refusals.containsKey(server.name())).toList();
     try {
       Planner.place(request, willing);
+      possible = System.nanoTime();
     } catch (BerthException e) {
-      throw e.reason() == Reason.EXHAUSTED || refusals.isEmpty()
-          ? e
-          : refusals.values().iterator().next();
+      throw e.reason() == Reason.EXHAUSTED ? e : impossible(e);
     }
-    resting.values().removeIf(until -> until - System.nanoTime() <= 0);
     try {
       return Planner.place(
           request, willing.stream().filter(server -> !resting.containsKey(server.name())).toList());
@@ -152,6 +160,16 @@ final class Forming {
       // Without those that have just refused, it may look as if it could never be.
       throw new BerthException(Reason.EXHAUSTED, resting.isEmpty() ? e.getMessage() : obstacle, e);
     }
+  }
+
+  // It was possible once: a server may restart, or the registry, and be back soon.
+  private BerthException impossible(BerthException why) {
+    if (!refusals.isEmpty()) {
+      return refusals.values().iterator().next();
+    }
+    return System.nanoTime() - possible < AWAY.toNanos()
+        ? new BerthException(Reason.EXHAUSTED, why.getMessage(), why)
+        : why;
   }
 
   private void note(Refused refusal) {
@@ -183,16 +201,15 @@ final class Forming {
             .setPurpose("cluster " + request.name())
             .setWaited(Messages.duration(waited))
             .build();
-    Future<Turn> turn = threads.submit(() -> registry.awaitTurn(asked, this::ahead));
+    CompletableFuture<Turn> turn = new CompletableFuture<>();
+    Future<?> waiting = threads.submit(() -> takeTurn(asked, turn));
     try {
       // One that does not wait takes its turn if it is the only one who wants one.
       Duration patience = left().isZero() ? LOOK_AGAIN : left();
       return turn.get(patience.toNanos(), TimeUnit.NANOSECONDS);
     } catch (TimeoutException e) {
-      turn.cancel(true);
       throw timedOut();
     } catch (InterruptedException e) {
-      turn.cancel(true);
       Thread.currentThread().interrupt();
       throw new BerthException(Reason.CANCELLED, "interrupted while waiting for others", e);
     } catch (ExecutionException e) {
@@ -200,6 +217,21 @@ final class Forming {
         throw why;
       }
       throw new IllegalStateException(e.getCause());
+    } finally {
+      // Whichever comes first: if that is this, the turn is given back as soon as it is there.
+      turn.cancel(false);
+      waiting.cancel(true);
+    }
+  }
+
+  private void takeTurn(AwaitTurnRequest asked, CompletableFuture<Turn> turn) {
+    try {
+      Turn mine = registry.awaitTurn(asked, this::ahead);
+      if (!turn.complete(mine)) {
+        mine.close();
+      }
+    } catch (RuntimeException | Error e) {
+      turn.completeExceptionally(e);
     }
   }
 

@@ -84,15 +84,19 @@ final class Gang {
   static Gang reserve(
       ClusterRequest request, ClusterPlan plan, Hosts hosts, ExecutorService threads)
       throws Refused {
+    Map<TaskName, ReserveRequest> requests = new LinkedHashMap<>();
     Map<TaskName, CompletableFuture<Share>> asked = new LinkedHashMap<>();
     plan.servers()
         .forEach(
-            (task, server) ->
-                asked.put(
-                    task,
-                    CompletableFuture.supplyAsync(
-                        () -> reserve(request, task, server, hosts.of(server)), threads)));
+            (task, server) -> {
+              requests.put(task, ask(request, task));
+              asked.put(
+                  task,
+                  CompletableFuture.supplyAsync(
+                      () -> reserve(requests.get(task), task, server, hosts.of(server)), threads));
+            });
     Map<TaskName, Share> shares = new LinkedHashMap<>();
+    List<TaskName> inDoubt = new ArrayList<>();
     Refused refused = null;
     for (Map.Entry<TaskName, CompletableFuture<Share>> each : asked.entrySet()) {
       try {
@@ -100,6 +104,9 @@ final class Gang {
       } catch (CompletionException e) {
         if (!(e.getCause() instanceof BerthException why)) {
           throw e;
+        }
+        if (why.reason() == Reason.UNAVAILABLE || why.reason() == Reason.TIMED_OUT) {
+          inDoubt.add(each.getKey());
         }
         if (refused == null) {
           refused = new Refused(plan.servers().get(each.getKey()), each.getKey(), why);
@@ -109,26 +116,25 @@ final class Gang {
     Gang gang = new Gang(plan, threads, shares);
     if (refused != null) {
       gang.release((server, why) -> {});
+      inDoubt.stream()
+          .map(
+              task ->
+                  CompletableFuture.runAsync(
+                      () -> giveBackInDoubt(hosts.of(plan.servers().get(task)), requests.get(task)),
+                      threads))
+          .toList()
+          .forEach(CompletableFuture::join);
       throw refused;
     }
     return gang;
   }
 
-  private static Share reserve(ClusterRequest request, TaskName task, GpuServer server, Host host) {
-    ReserveRequest asked = ask(request, task);
-    try {
-      return new Share(task, server, host, host.reservations().reserveNow(asked, TIMEOUT));
-    } catch (BerthException e) {
-      if (e.reason() == Reason.UNAVAILABLE || e.reason() == Reason.TIMED_OUT) {
-        giveBackInDoubt(host, asked);
-      }
-      throw e;
-    }
+  private static Share reserve(ReserveRequest asked, TaskName task, GpuServer server, Host host) {
+    return new Share(task, server, host, host.reservations().reserveNow(asked, TIMEOUT));
   }
 
   // The answer may have been lost rather than the question: the same id gets the same reservation.
-  // If
-  // this is lost too, the lease ends it.
+  // If this is lost too, the lease ends it.
   private static void giveBackInDoubt(Host host, ReserveRequest asked) {
     try {
       Reservation held = host.reservations().reserveNow(asked, TIMEOUT);
@@ -189,6 +195,8 @@ final class Gang {
   void renew(BiConsumer<TaskName, BerthException> failed) {
     forEach(
         share -> {
+          // A server that restarts may be back long before gRPC would look for it again.
+          share.host().reservations().connectNow();
           share
               .host()
               .reservations()

@@ -3,6 +3,7 @@ package berth.client.cluster;
 import berth.client.GpuServer;
 import berth.client.ReservationClient;
 import berth.client.RunClient;
+import berth.client.ServerConnection;
 import berth.v1.ListServicesResponse;
 import java.time.Duration;
 import java.util.Map;
@@ -14,35 +15,32 @@ final class Hosts implements AutoCloseable {
 
   /** One server. */
   static final class Host implements AutoCloseable {
-    private final RunClient runs;
-    private final ReservationClient reservations;
+    private final ServerConnection connection;
     private ListServicesResponse services;
 
     private Host(GpuServer server) {
-      this.runs = RunClient.of(server.address());
-      this.reservations = ReservationClient.of(server.address());
+      this.connection = new ServerConnection(server.address());
     }
 
     RunClient runs() {
-      return runs;
+      return connection.runs();
     }
 
     ReservationClient reservations() {
-      return reservations;
+      return connection.reservations();
     }
 
     /** What its administrator has named, asked once. */
     synchronized ListServicesResponse services() {
       if (services == null) {
-        services = runs.listServices(TIMEOUT);
+        services = runs().listServices(TIMEOUT);
       }
       return services;
     }
 
     @Override
     public void close() {
-      runs.close();
-      reservations.close();
+      connection.close();
     }
   }
 

@@ -225,6 +225,8 @@ public final class Planner {
     private final GpuServer server;
     private final View view;
     private final List<ServerGpu> gpus;
+    // What nobody has asked for, and what that leaves if programs take what they usually do.
+    private long unclaimed;
     private long memory;
     private int tasks;
     private final Map<String, Integer> byType = new HashMap<>();
@@ -239,10 +241,11 @@ public final class Planner {
                       gpu ->
                           view == View.NOW ? gpu.free() : gpu.state() != ServerGpu.State.UNHEALTHY)
                   .toList());
-      this.memory =
+      this.unclaimed =
           view == View.NOW && server.freeMemoryBytes() > 0
               ? server.freeMemoryBytes()
               : server.memoryBytes();
+      this.memory = unclaimed;
     }
 
     int tasksOf(TaskGroup group) {
@@ -264,6 +267,7 @@ public final class Planner {
     void take(TaskGroup group) {
       List<ServerGpu> matching = matching(group.run());
       gpus.removeAll(group.run().gpus() < 0 ? matching : matching.subList(0, group.run().gpus()));
+      unclaimed -= group.run().memoryBytes();
       memory -= Math.max(group.run().memoryBytes(), USUAL_MEMORY);
       tasks++;
       byType.merge(group.type(), 1, Integer::sum);
@@ -295,8 +299,8 @@ public final class Planner {
       if (view == View.NOW && !server.canRun()) {
         return Optional.of("cannot run code");
       }
-      if (run.memoryBytes() > memory) {
-        return Optional.of("has " + size(Math.max(0, memory)) + " of memory left");
+      if (run.memoryBytes() > unclaimed) {
+        return Optional.of("has " + size(unclaimed) + " of memory left");
       }
       return gpuObstacle(run);
     }

@@ -8,7 +8,6 @@ import berth.client.cluster.Hosts.Host;
 import berth.client.cluster.TaskResult.End;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
-import berth.rpc.Reason;
 import berth.v1.CancelRunRequest;
 import berth.v1.Limits;
 import berth.v1.OutputStream;
@@ -25,7 +24,8 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.UUID;
-import java.util.function.Consumer;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BiConsumer;
 
 /**
  * One task of a cluster, from its request to its end, in a thread of its own; any other may stop
@@ -36,6 +36,7 @@ final class Task {
   private static final int LONGEST_VARIABLE = 100 << 10;
 
   private static final Duration CANCEL_TIMEOUT = Duration.ofSeconds(5);
+  private static final Duration CANCEL_AGAIN = Duration.ofMillis(500);
 
   /** How far a task has come, for those who wonder why it has not started. */
   enum Stage {
@@ -59,7 +60,7 @@ final class Task {
   private final Host host;
   private final Reservation reservation;
   private final RunRequests requests;
-  private final Consumer<ClusterEvent> events;
+  private final BiConsumer<Task, ClusterEvent> events;
 
   private volatile Stage stage = Stage.SENDING_FILES;
   private volatile int percent;
@@ -68,7 +69,6 @@ final class Task {
   private Thread thread;
   // Why it is to end, once somebody wants that.
   private Optional<End> stopped = Optional.empty();
-  private boolean killed;
 
   Task(
       TaskName name,
@@ -76,7 +76,7 @@ final class Task {
       ClusterSpec spec,
       Gang gang,
       RunRequests requests,
-      Consumer<ClusterEvent> events) {
+      BiConsumer<Task, ClusterEvent> events) {
     this.name = name;
     this.request = request;
     this.spec = spec;
@@ -106,13 +106,13 @@ final class Task {
 
   /** Runs it, and returns when it has ended. */
   TaskResult run() {
-    synchronized (this) {
-      if (stopped.isPresent()) {
-        return result(stopped.get(), OptionalInt.empty(), "it was stopped before its start");
-      }
-      thread = Thread.currentThread();
-    }
     try {
+      synchronized (this) {
+        if (stopped.isPresent()) {
+          return result(stopped.get(), OptionalInt.empty(), "it was stopped before its start");
+        }
+        thread = Thread.currentThread();
+      }
       RunCodeRequest asked = prepared();
       synchronized (this) {
         // From here on its run is cancelled rather than this thread interrupted.
@@ -125,54 +125,76 @@ final class Task {
       new FollowedRun(host.runs(), this::take).run(asked);
       return result();
     } catch (BerthException | IOException e) {
-      return failed(e);
+      return failed(e.getMessage());
+    } catch (RuntimeException | Error e) {
+      // Nobody expects it, but the others must not wait for this one for ever.
+      return failed(e.toString());
     } finally {
       synchronized (this) {
         thread = null;
         Thread.interrupted();
+        stage = Stage.ENDED;
+        notifyAll();
       }
-      stage = Stage.ENDED;
     }
   }
 
   /**
-   * Asks it to end, with {@code force} at once. It is told why only the first time.
+   * Asks it to end, with {@code force} at once, and returns when its server has taken note. It is
+   * told why only the first time. A server that does not answer is asked again until the task has
+   * ended: it may be back before the task is given up.
    *
-   * @throws BerthException if its server does not answer
+   * @throws BerthException if its server refuses
+   * @throws InterruptedException if this thread is interrupted meanwhile
    */
-  void stop(End why, boolean force) {
-    String run;
+  void stop(End why, boolean force) throws InterruptedException {
+    CancelRunRequest.Builder asked =
+        CancelRunRequest.newBuilder().setBy(ThisUser.owner()).setForce(force);
     synchronized (this) {
-      if (stopped.isEmpty()) {
-        stopped = Optional.of(why);
-      }
-      killed |= force;
-      run = runId;
-      if (run.isEmpty() && thread != null) {
+      stopped = stopped.or(() -> Optional.of(why));
+      if (thread != null) {
         thread.interrupt();
       }
+      while (runId.isEmpty() && stage != Stage.ENDED) {
+        wait();
+      }
+      asked.setRunId(runId);
     }
-    if (!run.isEmpty() && stage != Stage.ENDED) {
-      cancel(run, force);
+    boolean told = false;
+    while (stage != Stage.ENDED && !cancelled(asked.build(), told)) {
+      told = true;
+      pause();
     }
   }
 
-  private void cancel(String run, boolean force) {
+  /** Returns false if the server does not answer. */
+  private boolean cancelled(CancelRunRequest asked, boolean told) {
     try {
-      host.runs()
-          .cancelRun(
-              CancelRunRequest.newBuilder()
-                  .setRunId(run)
-                  .setBy(ThisUser.owner())
-                  .setForce(force)
-                  .build(),
-              CANCEL_TIMEOUT);
+      host.runs().cancelRun(asked, CANCEL_TIMEOUT);
+      return true;
     } catch (BerthException e) {
-      // One that has ended will say so.
-      if (e.reason() != Reason.CONFLICT && e.reason() != Reason.NOT_FOUND) {
-        throw e;
-      }
+      return switch (e.reason()) {
+        // One that has ended will say so.
+        case CONFLICT, NOT_FOUND -> true;
+        case UNAVAILABLE, TIMED_OUT -> {
+          if (!told) {
+            tell(new ClusterEvent.Note(name + " cannot be stopped yet: " + e.getMessage()));
+          }
+          yield false;
+        }
+        default -> throw e;
+      };
     }
+  }
+
+  private synchronized void pause() throws InterruptedException {
+    if (stage != Stage.ENDED) {
+      TimeUnit.NANOSECONDS.timedWait(this, CANCEL_AGAIN.toNanos());
+    }
+  }
+
+  private void tell(ClusterEvent event) {
+    events.accept(this, event);
   }
 
   private RunCodeRequest prepared() throws IOException {
@@ -220,15 +242,15 @@ final class Task {
       case PULLING -> {
         stage = Stage.PULLING;
         percent = event.getPulling().getPercent();
-        events.accept(new ClusterEvent.Pulling(name, event.getPulling().getImage(), percent));
+        tell(new ClusterEvent.Pulling(name, event.getPulling().getImage(), percent));
       }
       case STARTED -> {
         stage = Stage.RUNNING;
         event
             .getStarted()
             .getNotEnforcedList()
-            .forEach(what -> events.accept(new ClusterEvent.Note(name + ": " + what)));
-        events.accept(
+            .forEach(what -> tell(new ClusterEvent.Note(name + ": " + what)));
+        tell(
             new ClusterEvent.Started(
                 name,
                 server,
@@ -236,13 +258,13 @@ final class Task {
                 reservation.getGpusList().stream().map(ReservedGpu::getIndex).toList()));
       }
       case OUTPUT ->
-          events.accept(
+          tell(
               new ClusterEvent.Output(
                   name,
                   event.getOutput().getStream() == OutputStream.OUTPUT_STREAM_STDERR,
                   event.getOutput().getData().toByteArray()));
       case TRUNCATED ->
-          events.accept(
+          tell(
               new ClusterEvent.Note(
                   "the output of " + name + " is longer than " + server + " keeps"));
       case EXITED -> exited = event.getExited();
@@ -250,16 +272,11 @@ final class Task {
     }
   }
 
-  private void accepted(String run) {
-    boolean wanted;
-    synchronized (this) {
-      runId = run;
-      wanted = stopped.isEmpty();
-    }
+  private synchronized void accepted(String run) {
+    runId = run;
     stage = Stage.ACCEPTED;
-    if (!wanted) {
-      cancel(run, killed);
-    }
+    // Somebody may wait for it, to cancel it.
+    notifyAll();
   }
 
   private TaskResult result() {
@@ -288,11 +305,10 @@ final class Task {
     return result(End.FINISHED, code, code.getAsInt() == 0 ? "" : "exit code " + code.getAsInt());
   }
 
-  private TaskResult failed(Exception failure) {
+  private TaskResult failed(String why) {
     if (stopped().isPresent() && stage != Stage.RUNNING) {
       return result(stopped().get(), OptionalInt.empty(), stopped().get().words());
     }
-    String why = String.valueOf(failure.getMessage());
     return stage == Stage.RUNNING
         ? result(End.SERVER_LOST, OptionalInt.empty(), why)
         : result(End.NOT_STARTED, OptionalInt.empty(), why);

@@ -3,6 +3,8 @@ package berth.client.cluster;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import berth.rpc.BerthException;
+import java.time.Duration;
 import org.junit.jupiter.api.Test;
 
 class ClusterRequestTest {
@@ -82,5 +84,20 @@ class ClusterRequestTest {
             "'worker': a model and a memory of GPUs choose among GPUs, and none are asked for");
     assertThatThrownBy(() -> cluster().name("a/b").task("worker", 1, task -> {}).build())
         .hasMessageContaining("'a/b' is not the name of a cluster");
+  }
+
+  @Test
+  void timesThatCannotBeMeantAreRefused() {
+    ClusterRequest.Builder request = cluster().task("worker", 1, task -> {});
+
+    assertThatThrownBy(() -> request.startTimeout(Duration.ZERO).build())
+        .isInstanceOf(BerthException.class)
+        .hasMessage("the time to start is PT0S, which is too short");
+    assertThatThrownBy(() -> request.startTimeout(Duration.ofSeconds(Long.MAX_VALUE)).build())
+        .isInstanceOf(BerthException.class)
+        .hasMessageEndingWith("which is too long");
+    request.startTimeout(Duration.ofMinutes(1));
+    assertThatThrownBy(() -> request.evaluatorGrace(Duration.ofSeconds(-1)).build())
+        .hasMessage("the time of the evaluator is PT-1S, which is too short");
   }
 }

@@ -170,4 +170,16 @@ class PlannerTest {
     assertThatThrownBy(() -> Planner.place(request, new Fleet().servers()))
         .hasMessageContaining("no server is registered");
   }
+
+  @Test
+  void tasksThatAskForNoMemoryTakeItFromNobody() {
+    Fleet fleet = new Fleet().with("gpu1", 4, 0, 4);
+    ClusterRequest request =
+        cluster()
+            .task("worker", 4, worker -> worker.gpus(1))
+            .task("ps", 1, ps -> ps.memory("2g"))
+            .build();
+
+    assertThat(Planner.place(request, fleet.servers()).byServer()).containsOnlyKeys("gpu1");
+  }
 }

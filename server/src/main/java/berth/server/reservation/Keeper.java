@@ -145,7 +145,7 @@ record Keeper(int pid, long started) {
         new Thread(
             () -> {
               awaitEnd();
-              reap();
+              reap(0);
               ended.complete(null);
             },
             "keeper-" + pid);
@@ -232,6 +232,8 @@ record Keeper(int pid, long started) {
   /** Ends the process, and so its part in the locks. */
   void kill() {
     if (!alive()) {
+      // One that ended with its run would stay as a zombie of ours.
+      reap(LibC.WNOHANG);
       return;
     }
     try {
@@ -246,9 +248,9 @@ record Keeper(int pid, long started) {
     }
   }
 
-  private void reap() {
+  private void reap(int options) {
     try {
-      LibC.INSTANCE.waitpid(pid, null, 0);
+      LibC.INSTANCE.waitpid(pid, null, options);
     } catch (LastErrorException e) {
       // It is not our child: reaped already, or of an earlier berthd.
     }

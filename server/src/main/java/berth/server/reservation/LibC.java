@@ -44,6 +44,7 @@ interface LibC extends Library {
   int SIGKILL = 9;
 
   int POLLIN = 1;
+  int WNOHANG = 1;
 
   short POSIX_SPAWN_SETSIGDEF = 0x04;
   short POSIX_SPAWN_SETSIGMASK = 0x08;

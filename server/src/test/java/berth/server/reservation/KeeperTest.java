@@ -43,6 +43,21 @@ class KeeperTest {
   }
 
   @Test
+  void leavesNoZombieWhenItEndedByItself() throws Exception {
+    Process job = new ProcessBuilder("sleep", "1000").start();
+    Keeper.Gated gated = Keeper.untilEndOf((int) job.pid(), List.of());
+    gated.goOn();
+    job.destroyForcibly().waitFor();
+    await().until(() -> !gated.keeper().alive());
+    Path process = Path.of("/proc", Integer.toString(gated.keeper().pid()));
+    assertThat(process).exists();
+
+    gated.keeper().kill();
+
+    assertThat(process).doesNotExist();
+  }
+
+  @Test
   void seesTheEndOfAProcessThatItsParentDoesNotReap() throws Exception {
     Process parent =
         new ProcessBuilder("sh", "-c", "sleep 1000 & echo $!; exec sleep 1000").start();
