@@ -15,18 +15,27 @@ import berth.client.RunHandle;
 import berth.client.RunResult;
 import berth.client.RunSpec;
 import berth.client.ServerGpu;
+import berth.client.cluster.Cluster;
+import berth.client.cluster.ClusterEvent;
+import berth.client.cluster.ClusterRequest;
+import berth.client.cluster.ClusterResult;
+import berth.client.cluster.TaskName;
+import berth.client.cluster.TaskResult;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.v1.Reservation;
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -185,6 +194,48 @@ class BerthTest {
       assertThat(held.ended()).isNotDone();
     }
     assertThat(lines).isEmpty();
+  }
+
+  @Test
+  void formsAClusterOnAllServers() {
+    Map<TaskName, String> printed = new ConcurrentHashMap<>();
+    ClusterRequest request =
+        ClusterRequest.named("two")
+            .task("worker", 2, worker -> worker.command("sh", "-c", "echo $RANK of $WORLD_SIZE"))
+            .build();
+
+    try (Cluster cluster =
+        berth.cluster(
+            request,
+            event -> {
+              if (event instanceof ClusterEvent.Output output) {
+                printed.put(
+                    output.task(), new String(output.data(), StandardCharsets.UTF_8).strip());
+              }
+            })) {
+      ClusterResult result = cluster.await();
+
+      assertThat(result.succeeded()).as(result.toString()).isTrue();
+      assertThat(result.tasks())
+          .extracting(TaskResult::server)
+          .containsExactlyInAnyOrder("gpu01", "gpu02");
+    }
+    assertThat(printed.values()).containsExactlyInAnyOrder("0 of 2", "1 of 2");
+  }
+
+  @Test
+  void closingEndsAClusterToo() {
+    Cluster cluster =
+        berth.cluster(
+            ClusterRequest.named("long")
+                .task("worker", 2, worker -> worker.command("sleep", "1000").gpus(1))
+                .build(),
+            event -> {});
+    cluster.started().join();
+
+    berth.close();
+
+    assertThat(cluster.await().outcome()).isEqualTo(ClusterResult.Outcome.CANCELLED);
   }
 
   @Test
