@@ -142,7 +142,7 @@ final class ClusterMachines implements AutoCloseable {
     return machines.get(number - 1);
   }
 
-  /** A folder that programs on all servers may mount. */
+  /** A folder that is the same on all servers, as on a file server, and that runs may mount. */
   Path shared() {
     return shared;
   }
@@ -186,11 +186,20 @@ final class ClusterMachines implements AutoCloseable {
         Map.of("BERTH_REGISTRY", REGISTRY), patience, command(args).toArray(String[]::new));
   }
 
-  /** Starts {@code berth}, as the user who knows the registry. */
+  /** Starts {@code berth}, as the user who knows the registry. A SIGINT reaches it. */
   Process start(String... args) throws IOException {
     ProcessBuilder builder = new ProcessBuilder(Installed.heedingCtrlC(command(args)));
     builder.environment().put("BERTH_REGISTRY", REGISTRY);
     return builder.start();
+  }
+
+  /** The machine of the user, where servers reach what listens at {@link #userHost}. */
+  NetworkNamespace user() {
+    return user;
+  }
+
+  String userHost() {
+    return USER;
   }
 
   private List<String> command(String... args) {
@@ -203,8 +212,13 @@ final class ClusterMachines implements AutoCloseable {
    */
   void assertNothingLeft() {
     // The last things go in the moment in which the caller hears of the end.
+    assertNothingLeftAfter(SOON);
+  }
+
+  /** The same when nobody says when it should be gone, but after this time at the latest. */
+  void assertNothingLeftAfter(Duration time) {
     await()
-        .atMost(SOON)
+        .atMost(time)
         .untilAsserted(
             () -> {
               assertThat(unfinished()).isEmpty();
