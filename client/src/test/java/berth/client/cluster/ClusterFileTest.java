@@ -205,7 +205,7 @@ class ClusterFileTest {
     ClusterRequest request = parse("script: train.py\ntasks: {worker: , tensorboard: }");
 
     assertThat(request.groups().get(1).run().program().words())
-        .containsExactly("tensorboard", "--logdir", ".", "--host", "{host}", "--port", "{port}");
+        .isEqualTo(TaskGroup.tensorBoard("."));
   }
 
   @Test
