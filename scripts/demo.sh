@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Shows Berth on this machine, without any GPU: installs what is missing, builds, starts a registry and two servers with
 # simulated GPUs on loopback, shows their GPUs, reserves some, runs jobs on whichever server has room, trains with a cluster
-# across both servers, and stops everything again. The jobs run in containers of an engine of the demo's own; where none can be started, as plain processes.
+# across both servers, lets a detached one survive the death of a task, and stops everything again. The jobs run in containers of an engine of the demo's own; where none can be started, as plain processes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/prerequisites.sh
@@ -20,8 +20,20 @@ state=${TMPDIR:-/tmp}/berth-demo-$(id -u)
 export BERTH_REGISTRY=none
 unset BERTH_SERVER
 
+# Ends the clusters that the servers supervise, which go on without them otherwise.
+cancel_clusters() {
+  local address_file
+  for address_file in "$state"/*.address; do
+    [ -e "$address_file" ] || continue
+    "$berth" clusters --json --server "$(cat "$address_file")" 2>/dev/null | grep -v CLUSTER_PHASE_ENDED |
+      sed -n 's/.*"clusterId":"\([^"]*\)".*/\1/p' |
+      xargs -r "$berth" cluster cancel --force --server "$(cat "$address_file")" >/dev/null 2>&1 || true
+  done
+}
+
 stop_servers() {
   local pid_file pid address
+  cancel_clusters
   for pid_file in "$state"/*.pid; do
     [ -e "$pid_file" ] || continue
     pid=$(cat "$pid_file")
@@ -165,6 +177,25 @@ show berth runs
 show berth cluster run --name line-fit --ps 2 --workers 2 --gpus 1 "${job[@]}" --log-dir "$state/line-fit" \
   examples/clusters/line_fit.sh '{job_name}' '{task_index}' '{ps_hosts}'
 
+
+cat >"$state/survive.sh" <<'JOB'
+echo "start $((RESTART_COUNT + 1)) of worker $1"
+sleep 1
+if [ "$1$RESTART_COUNT" = 10 ]; then
+  echo "worker 1 is killed"
+  kill -9 $$
+fi
+for step in 1 2 3; do
+  echo "step $step"
+  sleep 0.5
+done
+JOB
+# One of the servers supervises it, and starts again what fails.
+show berth cluster run --detach --name survivor --workers 2 --gpus 1 --restart on-failure "${job[@]}" \
+  "$state/survive.sh" '{task_index}'
+show berth cluster attach survivor
+show berth cluster status survivor
+
 if $stay; then
   trap - EXIT
   cat >&2 <<TEXT
@@ -178,6 +209,7 @@ The registry and both servers are running. Try:
   berth run --gpus 1 ${job[*]} $state/train.sh model-c
   berth runs
   berth cluster run --ps 1 --workers 3 --gpus 1 ${job[*]} examples/clusters/line_fit.sh {job_name} {task_index} {ps_hosts}
+  berth clusters --all
 The lines '... described by' in $state/*.log name the files of the simulated GPUs: change a temperature, or add the
 line 'status 15' to a GPU to lose it. Stop everything with:
   scripts/demo.sh --stop

@@ -303,7 +303,7 @@ uninstall() {
   going_on=$(processes_with "$root/var/lib/berth/")
   if $purge && [ -n "$going_on" ]; then
     ! $was_active || systemctl --quiet start berthd
-    die "runs go on that would be purged (processes $going_on); cancel them first"
+    die "runs or clusters go on that would be purged (processes $going_on); cancel them first"
   fi
   for name in berthd berth-registry; do
     if [ -e "$root$units/$name.service" ]; then
@@ -322,7 +322,8 @@ uninstall() {
     rm "$root$prefix/current"
   fi
   for name in "$root$prefix/releases"/*; do
-    ! is_release "$name" || rm -rf "$name"
+    # The supervisors of clusters go on, and need their files.
+    ! is_release "$name" || [ -n "$(processes_with "$name/lib/")" ] || rm -rf "$name"
   done
   for name in "$root$prefix/releases" "$root$prefix"; do
     [ ! -d "$name" ] || rmdir --ignore-fail-on-non-empty "$name"
@@ -331,7 +332,7 @@ uninstall() {
     rm -rf "$root/etc/berth" "$root/var/lib/berth"
   else
     say "Berth is uninstalled; configuration and runs are still in $root/etc/berth and $root/var/lib/berth"
-    [ -z "$going_on" ] || say "Runs go on (processes $going_on) and hold their GPUs until they end"
+    [ -z "$going_on" ] || say "Runs and clusters go on (processes $going_on) and hold their GPUs until they end"
   fi
 }
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Starts berthd outside of its container's control groups. When the container ends, Docker kills all that is in them: also
-# the small processes that hold the GPUs of runs and write their output, and that must go on without berthd.
+# the small processes that hold the GPUs of runs and write their output, and the supervisors of clusters. They must go on
+# without berthd.
 set -eu
 
 move() {
@@ -22,6 +23,6 @@ else
 fi
 if ! $moved; then
   echo "berthd: cannot leave the control groups of this container (was it started with --cgroupns host and" \
-    "/sys/fs/cgroup of the machine?): runs will not survive the end of this container" >&2
+    "/sys/fs/cgroup of the machine?): runs and clusters will not survive the end of this container" >&2
 fi
 exec berthd "$@"

@@ -25,11 +25,13 @@ import picocli.CommandLine.Spec;
     subcommands = {
       RunCommand.class,
       ClusterCommand.class,
+      ClustersCommand.class,
       RunsCommand.class,
       LogsCommand.class,
       AttachCommand.class,
       CancelCommand.class,
       CpCommand.class,
+      RmCommand.class,
       ServersCommand.class,
       ServicesCommand.class,
       GpusCommand.class,
@@ -38,6 +40,7 @@ import picocli.CommandLine.Spec;
       ReleaseCommand.class,
       ReservationsCommand.class,
       ServerCommand.class,
+      SuperviseCommand.class,
       GenerateCompletion.class,
     })
 final class BerthCommand implements Runnable {

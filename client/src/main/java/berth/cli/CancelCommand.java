@@ -3,7 +3,6 @@ package berth.cli;
 import berth.client.RunClient;
 import berth.client.ThisUser;
 import berth.command.ExitCode;
-import berth.rpc.BerthException;
 import berth.v1.CancelRunRequest;
 import java.util.List;
 import java.util.concurrent.Callable;
@@ -38,22 +37,8 @@ final class CancelCommand implements Callable<Integer> {
 
   @Override
   public Integer call() {
-    BerthException failure = null;
     try (Servers servers = server.servers()) {
-      for (String run : runs) {
-        try (FoundRun found = FoundRun.find(servers, run)) {
-          cancel(found.client(), found.id(), force);
-        } catch (BerthException e) {
-          // The others are cancelled all the same.
-          if (failure != null) {
-            System.err.println("berth: " + failure.getMessage());
-          }
-          failure = e;
-        }
-      }
-    }
-    if (failure != null) {
-      throw failure;
+      FoundRun.forEach(servers, runs, run -> cancel(run.client(), run.id(), force));
     }
     return ExitCode.OK;
   }

@@ -5,7 +5,7 @@ import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
-/** {@code berth cluster run|plan}. */
+/** {@code berth cluster run|plan|status|logs|attach|cancel}. */
 @Command(
     name = "cluster",
     synopsisSubcommandLabel = "COMMAND",
@@ -13,12 +13,19 @@ import picocli.CommandLine.Spec;
       "Runs a program as several tasks on several servers, which know each other's addresses.",
       ""
     },
-    subcommands = {ClusterRunCommand.class, ClusterPlanCommand.class})
+    subcommands = {
+      ClusterRunCommand.class,
+      ClusterPlanCommand.class,
+      ClusterStatusCommand.class,
+      ClusterLogsCommand.class,
+      ClusterAttachCommand.class,
+      ClusterCancelCommand.class,
+    })
 final class ClusterCommand implements Runnable {
   @Spec private CommandSpec spec;
 
   @Override
   public void run() {
-    throw new ParameterException(spec.commandLine(), "run or plan?");
+    throw new ParameterException(spec.commandLine(), "run, plan, status, logs, attach or cancel?");
   }
 }

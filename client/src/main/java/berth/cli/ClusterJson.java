@@ -5,6 +5,7 @@ import berth.client.cluster.ClusterPlan;
 import berth.client.cluster.ClusterRequest;
 import berth.client.cluster.ClusterResult;
 import berth.client.cluster.ClusterSpec;
+import berth.client.cluster.DetachedCluster;
 import berth.client.cluster.TaskName;
 import berth.client.cluster.TaskResult;
 import com.google.gson.Gson;
@@ -56,6 +57,14 @@ final class ClusterJson {
       Map<String, Object> json = named("ended");
       json.putAll(task(ended.result()));
       return line(json);
+    } else if (event instanceof ClusterEvent.Restarting restarting) {
+      Map<String, Object> json = named("restarting", "task", restarting.task().toString());
+      json.put("attempt", restarting.attempt());
+      json.put("pauseSeconds", seconds(restarting.pause()));
+      json.put("why", restarting.why());
+      return line(json);
+    } else if (event instanceof ClusterEvent.Reforming reforming) {
+      return line(named("reforming", "why", reforming.why()));
     } else if (event instanceof ClusterEvent.Note note) {
       return line(named("note", "text", note.text()));
     }
@@ -83,6 +92,15 @@ final class ClusterJson {
     json.put("seconds", seconds(result.wallTime()));
     logs.ifPresent(folder -> json.put("logs", folder.toString()));
     json.put("tasks", result.tasks().stream().map(ClusterJson::task).toList());
+    return line(json);
+  }
+
+  /** A cluster that was handed over. */
+  static String detached(DetachedCluster cluster) {
+    Map<String, Object> json = new LinkedHashMap<>();
+    json.put("cluster", cluster.id());
+    json.put("name", cluster.name());
+    json.put("server", cluster.server());
     return line(json);
   }
 
@@ -120,6 +138,7 @@ final class ClusterJson {
     json.put("task", result.task().toString());
     json.put("server", result.server());
     json.put("run", result.runId());
+    json.put("attempt", result.attempt());
     json.put("end", result.end().name());
     result.exitCode().ifPresent(code -> json.put("exitCode", code));
     json.put("why", result.why());

@@ -4,6 +4,7 @@ import berth.cli.ServerFilterOptions.LabelOption;
 import berth.client.Program;
 import berth.client.RunSpec;
 import berth.client.cluster.ClusterFile;
+import berth.client.cluster.ClusterPolicy;
 import berth.client.cluster.ClusterRequest;
 import berth.client.cluster.TaskGroup;
 import berth.command.Converters;
@@ -34,6 +35,7 @@ final class ClusterOptions {
           "--time",
           "--wait",
           "--no-wait",
+          "--detach",
           "--log-dir",
           "--no-logs",
           "--quiet",
@@ -146,6 +148,8 @@ final class ClusterOptions {
       description = "End the training after this time, such as 2h; the exit code is then 124.")
   private Optional<Duration> time = Optional.empty();
 
+  @Mixin private KeepAliveOptions keepAlive = new KeepAliveOptions();
+
   @Option(
       names = "--name",
       paramLabel = "NAME",
@@ -201,6 +205,7 @@ final class ClusterOptions {
         spec.commandLine().getParseResult().matchedOptions().stream()
             .map(OptionSpec::longestName)
             .filter(option -> !BESIDE_A_FILE.contains(option))
+            .filter(option -> !KeepAliveOptions.BESIDE_A_FILE.contains(option))
             .collect(Collectors.joining(", "));
     if (!refused.isEmpty()) {
       throw new ParameterException(
@@ -215,7 +220,8 @@ final class ClusterOptions {
         time.or(read::timeLimit),
         read.startTimeout(),
         read.stopGrace(),
-        read.evaluatorGrace());
+        read.evaluatorGrace(),
+        keepAlive.over(read.policy()));
   }
 
   private Optional<Duration> waitAtMost() {
@@ -244,6 +250,8 @@ final class ClusterOptions {
     request.layout(layout.pack ? ClusterRequest.Layout.PACK : ClusterRequest.Layout.SPREAD);
     waitAtMost().ifPresent(request::waitAtMost);
     time.ifPresent(request::timeLimit);
+    keepAlive.restart().ifPresent(request::restart);
+    request.policy(keepAlive.over(ClusterPolicy.USUAL));
     request.all(run -> sayForAll(run, isCommand));
     if (chief) {
       request.task(TaskGroup.CHIEF, 1, this::sayForTrainer);
@@ -282,6 +290,7 @@ final class ClusterOptions {
   private void sayForTrainer(RunSpec.Builder run) {
     gpus.ifPresent(run::gpus);
     memory.ifPresent(run::memory);
+    keepAlive.idle().ifPresent(run::idle);
   }
 
   static final class SizeText implements ITypeConverter<String> {

@@ -88,7 +88,8 @@ final class ClusterPlanCommand implements Callable<Integer> {
 
   static String text(ClusterRequest request, ClusterPlan plan, ClusterSpec spec) {
     StringBuilder text =
-        new StringBuilder(ClusterTable.placement(request, plan, spec, Integer.MAX_VALUE));
+        new StringBuilder(
+            ClusterTable.placement(ClusterTable.gpuCounts(request), plan, spec, Integer.MAX_VALUE));
     text.append("\ncluster.json\n").append(spec.json()).append('\n');
     text.append("\ncluster.csv\n").append(spec.csv());
     for (TaskName task : plan.servers().keySet()) {

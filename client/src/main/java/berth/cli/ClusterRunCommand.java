@@ -4,9 +4,12 @@ import berth.client.RegistryClient;
 import berth.client.cluster.Cluster;
 import berth.client.cluster.ClusterRequest;
 import berth.client.cluster.ClusterResult;
+import berth.client.cluster.DetachedCluster;
+import berth.client.cluster.HandOver;
 import berth.command.ExitCode;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Path;
 import java.time.LocalDateTime;
@@ -19,6 +22,7 @@ import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
 /** {@code berth cluster run}. */
@@ -37,11 +41,12 @@ import picocli.CommandLine.Spec;
       "Every task finds the addresses of all in TF_CONFIG, MASTER_ADDR, RANK and the like; in its"
           + " words {ps_hosts}, {worker_hosts}, {job_name}, {task_index}, {host} and {port} are"
           + " filled in. When the training is over, parameter servers and TensorBoard are stopped;"
-          + " when a task fails, all are.",
+          + " when a task fails, all are, unless --restart says otherwise.",
       "",
       "Options come before a script: what follows it belongs to it. With a cluster file, only"
-          + " --name, --time, --wait, --no-wait and what says how to show it can be said too."
-          + " Ctrl-C asks all tasks to end, a second one kills them.",
+          + " --name, --wait, --detach, --time, --signal, --resubmit, --max-restarts, --success,"
+          + " --clean, --ttl and the like, and what says how to show it, can be said too. Ctrl-C"
+          + " asks all tasks to end, a second one kills them.",
       "",
     },
     footer = {
@@ -51,6 +56,7 @@ import picocli.CommandLine.Spec;
       "  berth cluster run -s tensorflow --workers 4 --ps 1 -g 1 train.py --epochs 3",
       "  berth cluster run -s pytorch --workers 2 -g all --bundle . src/train.py",
       "  berth cluster run -i busybox:1.35 --workers 2 -- echo {job_name} {task_index}",
+      "  berth cluster run --detach --time 8h --signal USR1@120 --resubmit 5 mnist.yaml",
       "A cluster file, such as mnist.yaml:",
       "  service: tensorflow",
       "  files: .",
@@ -60,11 +66,18 @@ import picocli.CommandLine.Spec;
       "    worker: {instances: 4, gpus: 1, model: A100}",
       "    ps: {instances: 2, memory: 8g}",
       "Exit codes: 0 if the training succeeded, else that of the first task that failed; 124 if its"
-          + " time was over, 125 if Berth failed, 130 after Ctrl-C.",
+          + " time was over or its GPUs were idle, 125 if Berth failed, 130 after Ctrl-C.",
     })
 final class ClusterRunCommand implements Callable<Integer> {
   @Mixin private RegistryOption registry;
   @Mixin private ClusterOptions options;
+
+  @Option(
+      names = {"-d", "--detach"},
+      description =
+          "Hand it over to one of the servers and print its id; 'berth cluster status', 'logs',"
+              + " 'attach' and 'cancel' take its name.")
+  private boolean detach;
 
   @ArgGroup private Logs logs = new Logs();
 
@@ -104,12 +117,15 @@ final class ClusterRunCommand implements Callable<Integer> {
   }
 
   @Override
-  public Integer call() {
+  public Integer call() throws IOException {
     if (options.helpAsked(spec)) {
       spec.commandLine().usage(System.out);
       return ExitCode.OK;
     }
     ClusterRequest request = options.request(spec);
+    if (detach) {
+      return detach(request);
+    }
     ClusterView view =
         ClusterView.ofThisProcess(
             json ? RunView.Detail.JSON : quiet ? RunView.Detail.QUIET : RunView.Detail.ALL,
@@ -121,6 +137,27 @@ final class ClusterRunCommand implements Callable<Integer> {
       }
       return follow(client, request, view);
     }
+  }
+
+  private int detach(ClusterRequest request) throws IOException {
+    if (logs.folder.isPresent() || quiet) {
+      throw new ParameterException(
+          spec.commandLine(),
+          "a detached cluster shows and logs nothing here: leave out --log-dir and --quiet");
+    }
+    try (RegistryClient client = registry.require()) {
+      DetachedCluster cluster = new HandOver(client).submit(request);
+      System.err.println(
+          "berth: "
+              + cluster.server()
+              + " supervises "
+              + cluster.name()
+              + "; 'berth cluster attach "
+              + cluster.name()
+              + "' shows it");
+      System.out.println(json ? ClusterJson.detached(cluster) : cluster.id());
+    }
+    return ExitCode.OK;
   }
 
   private Path folder(ClusterRequest request) {

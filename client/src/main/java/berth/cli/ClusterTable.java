@@ -7,8 +7,10 @@ import berth.client.cluster.ClusterSpec;
 import berth.client.cluster.TaskName;
 import berth.client.cluster.TaskResult;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.OptionalInt;
 
 /** Draws the tasks of a cluster for people, one line each. */
@@ -23,9 +25,11 @@ final class ClusterTable {
   /**
    * Where the tasks are.
    *
+   * @param gpuCounts how many GPUs each asks for; -1: all of a server
    * @param most how many to show
    */
-  static String placement(ClusterRequest request, ClusterPlan plan, ClusterSpec spec, int most) {
+  static String placement(
+      Map<TaskName, Integer> gpuCounts, ClusterPlan plan, ClusterSpec spec, int most) {
     List<List<String>> rows = new ArrayList<>();
     rows.add(PLACEMENT);
     plan.servers().entrySet().stream()
@@ -36,15 +40,20 @@ final class ClusterTable {
                     List.of(
                         entry.getKey().toString(),
                         Terminal.clean(entry.getValue().name()),
-                        gpus(request, entry.getKey()),
+                        gpus(gpuCounts.get(entry.getKey())),
                         spec.address(entry.getKey()).toString())));
     int more = plan.servers().size() - most;
     return Columns.render(rows) + (more > 0 ? "and " + more + " more\n" : "");
   }
 
-  /** How many GPUs a task asks for. */
-  static String gpus(ClusterRequest request, TaskName task) {
-    int count = request.group(task).run().gpus();
+  /** The tasks of a request in their order, each with how many GPUs it asks for. */
+  static Map<TaskName, Integer> gpuCounts(ClusterRequest request) {
+    Map<TaskName, Integer> counts = new LinkedHashMap<>();
+    request.tasks().forEach(task -> counts.put(task, request.group(task).run().gpus()));
+    return counts;
+  }
+
+  private static String gpus(int count) {
     return count < 0 ? "all" : Integer.toString(count);
   }
 
@@ -72,15 +81,15 @@ final class ClusterTable {
   private static List<String> row(TaskResult task) {
     return List.of(
         task.task().toString(),
-        Terminal.clean(task.server()),
+        task.server().isEmpty() ? "-" : Terminal.clean(task.server()),
         task.runId().isEmpty() ? "-" : Terminal.clean(task.runId()),
         exit(task.exitCode()),
         task.runId().isEmpty() ? "-" : Times.span(task.wallTime()),
-        cut(why(task)));
+        cut(why(task)) + (task.attempt() > 1 ? " (start " + task.attempt() + ")" : ""));
   }
 
   // All of it was told when the task ended, and is told again at the end of the cluster.
-  private static String cut(String text) {
+  static String cut(String text) {
     return text.length() <= LONGEST_WHY ? text : text.substring(0, LONGEST_WHY - 3) + "...";
   }
 

@@ -14,6 +14,7 @@ import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.io.PrintStream;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.List;
@@ -53,7 +54,7 @@ final class ClusterView implements Consumer<ClusterEvent> {
   private final Shown out;
   private final Shown err;
   private final RunView.Detail detail;
-  private final ClusterRequest request;
+  private final Map<TaskName, Integer> gpuCounts;
   private final int taskCount;
   private final Progress progress;
   private final Map<TaskName, TaskLines> lines = new HashMap<>();
@@ -63,13 +64,17 @@ final class ClusterView implements Consumer<ClusterEvent> {
   private ClusterSpec spec;
   private int started;
 
-  ClusterView(Shown out, Shown err, RunView.Detail detail, ClusterRequest request) {
+  /**
+   * @param gpuCounts the tasks in their order, each with how many GPUs it asks for; -1: all of a
+   *     server
+   */
+  ClusterView(Shown out, Shown err, RunView.Detail detail, Map<TaskName, Integer> gpuCounts) {
     this.out = out;
     this.err = err;
     this.detail = detail;
-    this.request = request;
+    this.gpuCounts = gpuCounts;
     this.progress = new Progress(new PrintStream(err.stream(), true), err.terminal().interactive());
-    List<TaskName> tasks = request.tasks();
+    List<TaskName> tasks = List.copyOf(gpuCounts.keySet());
     this.taskCount = tasks.size();
     int width = tasks.stream().mapToInt(task -> task.toString().length()).max().orElse(0);
     for (int i = 0; i < tasks.size(); i++) {
@@ -77,13 +82,17 @@ final class ClusterView implements Consumer<ClusterEvent> {
     }
   }
 
-  // Not through System.out, which has a buffer and a lock for every message.
   static ClusterView ofThisProcess(RunView.Detail detail, ClusterRequest request) {
+    return ofThisProcess(detail, ClusterTable.gpuCounts(request));
+  }
+
+  // Not through System.out, which has a buffer and a lock for every message.
+  static ClusterView ofThisProcess(RunView.Detail detail, Map<TaskName, Integer> gpuCounts) {
     return new ClusterView(
         new Shown(new FileOutputStream(FileDescriptor.out), Terminal.of(1)),
         new Shown(new FileOutputStream(FileDescriptor.err), Terminal.of(2)),
         detail,
-        request);
+        gpuCounts);
   }
 
   private TaskLines lines(TaskName task, LinePrefix prefix) {
@@ -108,6 +117,20 @@ final class ClusterView implements Consumer<ClusterEvent> {
   /** Keeps the output in files too. */
   synchronized void keepIn(ClusterLogs logs) {
     this.logs = Optional.of(logs);
+  }
+
+  /**
+   * The same for those who are to stop when nobody reads the output any more.
+   *
+   * @return throws an {@link UncheckedIOException} then
+   */
+  Consumer<ClusterEvent> whileRead() {
+    return event -> {
+      accept(event);
+      if (unwritable.isDone()) {
+        throw new UncheckedIOException(unwritable.join());
+      }
+    };
   }
 
   /** Is complete when nobody can read the output any more, with the reason. */
@@ -168,8 +191,9 @@ final class ClusterView implements Consumer<ClusterEvent> {
       progress.show(Terminal.clean("waiting: " + waiting.why()));
     } else if (event instanceof ClusterEvent.Formed formed) {
       spec = formed.spec();
+      started = 0;
       progress.erase();
-      progress.print(ClusterTable.placement(request, formed.plan(), spec, MANY));
+      progress.print(ClusterTable.placement(gpuCounts, formed.plan(), spec, MANY));
     } else if (event instanceof ClusterEvent.Pulling news) {
       tellPulling(news);
     } else if (event instanceof ClusterEvent.Started news) {
@@ -179,6 +203,20 @@ final class ClusterView implements Consumer<ClusterEvent> {
       note(taskCount == 1 ? "the task runs" : "all " + taskCount + " tasks run");
     } else if (event instanceof ClusterEvent.Ended ended) {
       tellEnded(ended.result());
+    } else if (event instanceof ClusterEvent.Restarting news) {
+      note(
+          news.task()
+              + " is started again"
+              + (news.pause().isZero()
+                  ? ""
+                  : " in " + news.pause().plusMillis(999).toSeconds() + " s")
+              + " (attempt "
+              + news.attempt()
+              + ")"
+              + because(news.why()));
+    } else if (event instanceof ClusterEvent.Reforming news) {
+      progress.erase();
+      note("all of it starts again" + because(news.why()));
     } else if (event instanceof ClusterEvent.Note note) {
       note(note.text());
     }
@@ -216,7 +254,10 @@ final class ClusterView implements Consumer<ClusterEvent> {
   }
 
   private void tellEnded(TaskResult result) {
-    boolean failed = !result.well() && result.end() != TaskResult.End.CANCELLED;
+    boolean failed =
+        !result.well()
+            && result.end() != TaskResult.End.CANCELLED
+            && result.end() != TaskResult.End.RESTARTED;
     if (failed || taskCount <= MANY) {
       note(result.task() + (failed ? " failed: " : " ended: ") + ClusterTable.why(result));
     }
@@ -227,12 +268,18 @@ final class ClusterView implements Consumer<ClusterEvent> {
     progress.note(Terminal.clean(text));
   }
 
+  /** Shows what the tasks have printed of lines that are not at their end. */
+  synchronized void endLines() {
+    gpuCounts.keySet().forEach(task -> lines.get(task).end());
+    flush();
+  }
+
   /** Shows how it ended, after everything else. */
   synchronized void ended(ClusterResult result, int exitCode) {
     if (unwritable.isDone()) {
       return;
     }
-    request.tasks().forEach(task -> lines.get(task).end());
+    endLines();
     if (detail == RunView.Detail.JSON) {
       json(ClusterJson.result(result, exitCode, logs.map(ClusterLogs::folder)));
       flush();
@@ -244,7 +291,7 @@ final class ClusterView implements Consumer<ClusterEvent> {
       progress.print(ClusterTable.results(result, MANY));
     }
     if (!result.succeeded() || detail == RunView.Detail.ALL) {
-      note(result.name() + " " + outcome(result) + after(result) + because(result));
+      note(result.name() + " " + outcome(result) + after(result) + because(result.why()));
       logs.ifPresent(kept -> note("logs: " + kept.folder()));
     }
   }
@@ -262,7 +309,7 @@ final class ClusterView implements Consumer<ClusterEvent> {
     return " after " + Times.span(result.wallTime());
   }
 
-  private static String because(ClusterResult result) {
-    return result.why().isEmpty() ? "" : ": " + result.why();
+  private static String because(String why) {
+    return why.isEmpty() ? "" : ": " + why;
   }
 }

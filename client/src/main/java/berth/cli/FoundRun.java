@@ -11,6 +11,7 @@ import berth.v1.Server;
 import berth.v1.ServerFilter;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Consumer;
 
 /**
  * A run that was found by what a person typed, and a connection to its server.
@@ -44,6 +45,28 @@ record FoundRun(RunClient client, Run run) implements AutoCloseable {
     Address address =
         matches.stream().filter(match -> match.run.equals(run)).findFirst().orElseThrow().server;
     return new FoundRun(RunClient.of(address), run);
+  }
+
+  /**
+   * Finds each of these runs and does something with it, also after that failed for another.
+   *
+   * @throws BerthException the last failure; those before it have been printed
+   */
+  static void forEach(Servers servers, List<String> texts, Consumer<FoundRun> action) {
+    BerthException failure = null;
+    for (String text : texts) {
+      try (FoundRun found = find(servers, text)) {
+        action.accept(found);
+      } catch (BerthException e) {
+        if (failure != null) {
+          System.err.println("berth: " + failure.getMessage());
+        }
+        failure = e;
+      }
+    }
+    if (failure != null) {
+      throw failure;
+    }
   }
 
   String id() {

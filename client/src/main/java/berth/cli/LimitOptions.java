@@ -1,5 +1,7 @@
 package berth.cli;
 
+import berth.client.IdleLimit;
+import berth.client.Warning;
 import berth.command.DurationConverter;
 import berth.command.SizeConverter;
 import berth.rpc.BerthException;
@@ -9,8 +11,7 @@ import berth.v1.Limits;
 import berth.v1.WarningSignal;
 import java.time.Duration;
 import java.util.Optional;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
+import java.util.function.Function;
 import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.TypeConversionException;
@@ -29,7 +30,16 @@ final class LimitOptions {
       paramLabel = "NAME@TIME",
       converter = WarningConverter.class,
       description = "With --time: send this signal so long before, such as USR1@60 (seconds).")
-  private Optional<WarningSignal> warning = Optional.empty();
+  private Optional<Warning> warning = Optional.empty();
+
+  @Option(
+      names = "--idle",
+      paramLabel = "PERCENT@TIME",
+      converter = IdleConverter.class,
+      description =
+          "End the run when its GPUs are used less than this for so long, such as 5%%@30m (5 %% for"
+              + " 30 minutes); the exit code is then 124.")
+  private Optional<IdleLimit> idle = Optional.empty();
 
   @Option(
       names = "--stop-grace",
@@ -65,7 +75,18 @@ final class LimitOptions {
     }
     Limits.Builder limits = Limits.newBuilder();
     time.ifPresent(duration -> limits.setTime(Messages.duration(duration)));
-    warning.ifPresent(limits::setWarning);
+    warning.ifPresent(
+        ahead ->
+            limits.setWarning(
+                WarningSignal.newBuilder()
+                    .setSignal(ahead.signal())
+                    .setBefore(Messages.duration(ahead.before()))));
+    idle.ifPresent(
+        limit ->
+            limits.setIdle(
+                berth.v1.IdleLimit.newBuilder()
+                    .setBelowPercent(limit.belowPercent())
+                    .setTime(Messages.duration(limit.time()))));
     stopGrace.ifPresent(duration -> limits.setStopGrace(Messages.duration(duration)));
     memory.ifPresent(limits::setMemoryBytes);
     cpus.ifPresent(limits::setCpus);
@@ -74,23 +95,28 @@ final class LimitOptions {
     return limits.build();
   }
 
-  /** Reads {@code USR1@60}, as Slurm has it, and {@code USR1@2m}. */
-  static final class WarningConverter implements ITypeConverter<WarningSignal> {
-    private static final Pattern FORM = Pattern.compile("(?:SIG)?([A-Z][A-Z0-9+-]*)@(\\d+)(\\D*)");
+  /** Tells what is wrong with a value as picocli wants to hear it. */
+  static <T> T read(String text, Function<String, T> parser) {
+    try {
+      return parser.apply(text);
+    } catch (BerthException e) {
+      throw new TypeConversionException(e.getMessage());
+    }
+  }
 
+  /** Reads {@code 5%@30m}. */
+  static final class IdleConverter implements ITypeConverter<IdleLimit> {
     @Override
-    public WarningSignal convert(String text) {
-      Matcher matcher = FORM.matcher(text);
-      if (!matcher.matches()) {
-        throw new TypeConversionException(
-            "'" + text + "' is not a signal and a time, such as USR1@60 or USR1@2m");
-      }
-      String unit = matcher.group(3).isEmpty() ? "s" : matcher.group(3);
-      Duration before = new DurationConverter().convert(matcher.group(2) + unit);
-      return WarningSignal.newBuilder()
-          .setSignal(matcher.group(1))
-          .setBefore(Messages.duration(before))
-          .build();
+    public IdleLimit convert(String text) {
+      return read(text, IdleLimit::parse);
+    }
+  }
+
+  /** Reads {@code USR1@60}. */
+  static final class WarningConverter implements ITypeConverter<Warning> {
+    @Override
+    public Warning convert(String text) {
+      return read(text, Warning::parse);
     }
   }
 }

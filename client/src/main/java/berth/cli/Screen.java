@@ -3,6 +3,7 @@ package berth.cli;
 import berth.command.ExitCode;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * Shows something that changes: in place on a terminal, else one state below the other. For one
@@ -17,12 +18,14 @@ final class Screen {
 
   private final Terminal terminal;
   private final Blocks blocks = new Blocks();
+  private final AtomicBoolean left = new AtomicBoolean();
+  private String shown = "";
 
   Screen(Terminal terminal) {
     this.terminal = terminal;
     if (terminal.interactive()) {
       System.out.print(ENTER);
-      Runtime.getRuntime().addShutdownHook(new Thread(() -> System.out.print(LEAVE)));
+      Runtime.getRuntime().addShutdownHook(new Thread(this::leave));
     }
   }
 
@@ -33,12 +36,30 @@ final class Screen {
 
   /** Shows {@code frame}, some whole lines. */
   void show(String frame) {
+    shown = frame;
     if (terminal.interactive()) {
       redraw(frame, terminal.rows());
     } else {
       blocks.print(frame);
     }
     endIfNobodyReads();
+  }
+
+  /** Says that nothing else will be shown, so that a person keeps seeing the last frame. */
+  void end() {
+    if (terminal.interactive()) {
+      leave();
+      System.out.print(shown);
+      System.out.flush();
+    }
+  }
+
+  // Once: a second time would move the cursor.
+  private void leave() {
+    if (!left.getAndSet(true)) {
+      System.out.print(LEAVE);
+      System.out.flush();
+    }
   }
 
   // `berth gpus --watch | head` ends here.

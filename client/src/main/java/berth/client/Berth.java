@@ -3,6 +3,8 @@ package berth.client;
 import berth.client.cluster.Cluster;
 import berth.client.cluster.ClusterEvent;
 import berth.client.cluster.ClusterRequest;
+import berth.client.cluster.DetachedCluster;
+import berth.client.cluster.HandOver;
 import berth.discovery.Discovery;
 import berth.discovery.FoundRegistry;
 import berth.discovery.Reach;
@@ -290,6 +292,18 @@ public final class Berth implements AutoCloseable {
       throw e;
     }
     return held;
+  }
+
+  /**
+   * Hands a cluster over to one of the servers, which supervises it: it goes on without this
+   * process. {@code berth clusters} and {@code berth cluster status} show it.
+   *
+   * @throws BerthException INVALID if it can never be formed with the servers there are,
+   *     ALREADY_EXISTS if one of its name has not ended, UNAVAILABLE if no server takes it
+   * @throws IOException if a file of a task cannot be read
+   */
+  public DetachedCluster clusterDetached(ClusterRequest request) throws IOException {
+    return new HandOver(registry).submit(request);
   }
 
   /**

@@ -53,6 +53,25 @@ public record GpuServer(
     services = Set.copyOf(services);
   }
 
+  /** One of which nothing is known but where it is. */
+  public static GpuServer unseen(String name, Address address) {
+    return new GpuServer(
+        name,
+        address,
+        List.of(),
+        0,
+        0,
+        0,
+        Map.of(),
+        Set.of(),
+        "",
+        false,
+        false,
+        false,
+        0,
+        "nothing was heard of it");
+  }
+
   /** How many of its GPUs nobody holds or uses. */
   public int freeGpus() {
     return (int) gpus.stream().filter(ServerGpu::free).count();

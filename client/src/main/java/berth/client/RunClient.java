@@ -14,6 +14,7 @@ import berth.v1.ListRunsRequest;
 import berth.v1.ListRunsResponse;
 import berth.v1.ListServicesRequest;
 import berth.v1.ListServicesResponse;
+import berth.v1.RemoveRunRequest;
 import berth.v1.Run;
 import berth.v1.RunCodeRequest;
 import berth.v1.RunEvent;
@@ -92,6 +93,13 @@ public final class RunClient implements AutoCloseable {
   /** Returns as soon as the server has taken note; the run's {@code exited} tells of its end. */
   public void cancelRun(CancelRunRequest request, Duration timeout) {
     calling(stub -> within(stub, timeout).cancelRun(request));
+  }
+
+  /** Forgets a run that has ended; its output and its files are deleted when this returns. */
+  public void removeRun(String runId, Duration timeout) {
+    calling(
+        stub ->
+            within(stub, timeout).removeRun(RemoveRunRequest.newBuilder().setRunId(runId).build()));
   }
 
   public ListServicesResponse listServices(Duration timeout) {

@@ -71,6 +71,13 @@ public final class RunRequests implements AutoCloseable {
             .setCpus(spec.cpus())
             .setSharedMemoryBytes(spec.sharedMemoryBytes());
     spec.timeLimit().ifPresent(time -> limits.setTime(Messages.duration(time)));
+    spec.idle()
+        .ifPresent(
+            idle ->
+                limits.setIdle(
+                    berth.v1.IdleLimit.newBuilder()
+                        .setBelowPercent(idle.belowPercent())
+                        .setTime(Messages.duration(idle.time()))));
     return limits.build();
   }
 

@@ -45,7 +45,9 @@ public record RunResult(
     /** It used more memory than it may, or the machine had none left. */
     OUT_OF_MEMORY,
     /** The machine or its container engine stopped under it. */
-    SERVER_LOST
+    SERVER_LOST,
+    /** It did not use its GPUs for longer than it may. */
+    IDLE
   }
 
   public RunResult {
@@ -78,6 +80,7 @@ public record RunResult(
       case EXIT_REASON_CANCELLED -> End.CANCELLED;
       case EXIT_REASON_TIME_LIMIT -> End.TIME_LIMIT;
       case EXIT_REASON_OUT_OF_MEMORY -> End.OUT_OF_MEMORY;
+      case EXIT_REASON_IDLE -> End.IDLE;
       case EXIT_REASON_SERVER_LOST,
           EXIT_REASON_IMAGE_NOT_FOUND,
           EXIT_REASON_START_FAILED,
@@ -100,6 +103,7 @@ public record RunResult(
               EXIT_REASON_FINISHED,
               EXIT_REASON_TIME_LIMIT,
               EXIT_REASON_OUT_OF_MEMORY,
+              EXIT_REASON_IDLE,
               EXIT_REASON_UNSPECIFIED,
               UNRECOGNIZED ->
               Reason.CONFLICT;

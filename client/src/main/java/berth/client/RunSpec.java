@@ -37,6 +37,7 @@ import picocli.CommandLine.TypeConversionException;
  * @param cpus the most processors that it may use; 0: any
  * @param sharedMemoryBytes size of /dev/shm; 0: the service's or the engine's
  * @param timeLimit how long it may run
+ * @param idle how long it may leave its GPUs unused
  * @param ports TCP ports to reserve, told in BERTH_PORTS
  * @param hostNetwork whether it sees the server's network, as those need who serve others
  * @param mounts folders of the server that it sees
@@ -60,6 +61,7 @@ public record RunSpec(
     double cpus,
     long sharedMemoryBytes,
     Optional<Duration> timeLimit,
+    Optional<IdleLimit> idle,
     int ports,
     boolean hostNetwork,
     List<Mount> mounts,
@@ -124,6 +126,33 @@ public record RunSpec(
         "packages of Python are asked for, but neither a script nor a command that uses them");
   }
 
+  /** The same with another program. */
+  public RunSpec with(Program other) {
+    return new RunSpec(
+        name,
+        service,
+        image,
+        entrypoint,
+        other,
+        pip,
+        env,
+        gpus,
+        gpuModel,
+        minGpuMemoryBytes,
+        memoryBytes,
+        cpus,
+        sharedMemoryBytes,
+        timeLimit,
+        idle,
+        ports,
+        hostNetwork,
+        mounts,
+        waitAtMost,
+        labels,
+        servers,
+        exclude);
+  }
+
   public static Builder builder() {
     return new Builder();
   }
@@ -156,6 +185,7 @@ public record RunSpec(
     private double cpus;
     private long sharedMemoryBytes;
     private Optional<Duration> timeLimit = Optional.empty();
+    private Optional<IdleLimit> idle = Optional.empty();
     private int ports;
     private boolean hostNetwork;
     private final List<Mount> mounts = new ArrayList<>();
@@ -282,6 +312,12 @@ public record RunSpec(
       return this;
     }
 
+    /** How long it may leave its GPUs unused; for a run that has GPUs. */
+    public Builder idle(IdleLimit limit) {
+      this.idle = Optional.of(limit);
+      return this;
+    }
+
     /** So many TCP ports of the server, told to the program in BERTH_PORTS. */
     public Builder ports(int count) {
       this.ports = count;
@@ -348,6 +384,7 @@ public record RunSpec(
           cpus,
           sharedMemoryBytes,
           timeLimit,
+          idle,
           ports,
           hostNetwork,
           mounts,

@@ -8,12 +8,14 @@ public final class ServerConnection implements AutoCloseable {
   private final RpcChannel channel;
   private final RunClient runs;
   private final ReservationClient reservations;
+  private final ClusterClient clusters;
 
   /** It connects with its first call. */
   public ServerConnection(Address server) {
     channel = RpcChannel.to(server);
     runs = RunClient.over(channel, server);
     reservations = ReservationClient.over(channel, server);
+    clusters = ClusterClient.over(channel, server);
   }
 
   public RunClient runs() {
@@ -22,6 +24,10 @@ public final class ServerConnection implements AutoCloseable {
 
   public ReservationClient reservations() {
     return reservations;
+  }
+
+  public ClusterClient clusters() {
+    return clusters;
   }
 
   /** Ends what still runs on it. */

@@ -3,13 +3,19 @@ package berth.cli;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import berth.client.IdleLimit;
 import berth.client.RegistryClient;
+import berth.client.Warning;
+import berth.client.cluster.Cleaning;
 import berth.client.cluster.ClusterPlan;
+import berth.client.cluster.ClusterPolicy;
 import berth.client.cluster.ClusterRequest;
 import berth.client.cluster.ClusterResult;
 import berth.client.cluster.ClusterResult.Outcome;
 import berth.client.cluster.ClusterSpec;
 import berth.client.cluster.Planner;
+import berth.client.cluster.RestartPolicy;
+import berth.client.cluster.SuccessRule;
 import berth.client.cluster.TaskGroup;
 import berth.fake.FakeRegistry;
 import berth.rpc.Address;
@@ -19,6 +25,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.OptionalInt;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -88,6 +95,35 @@ class ClusterCommandTest {
                 .waitAtMost(Duration.ofMinutes(5))
                 .timeLimit(Duration.ofHours(2))
                 .build());
+  }
+
+  @Test
+  void optionsSayHowItIsKeptAlive() {
+    ClusterRequest request =
+        parse(
+            "run --workers 2 --ps 1 --restart on-failure --max-restarts 5 --restart-scope cluster"
+                + " --success chief --clean all --ttl 1h --time 8h --signal USR1@60 --resubmit 2"
+                + " --checkpoints /nfs/a --idle 5%@30m SCRIPT");
+
+    assertThat(request.policy())
+        .isEqualTo(
+            new ClusterPolicy(
+                5,
+                true,
+                ClusterPolicy.USUAL.restartPause(),
+                SuccessRule.CHIEF,
+                Cleaning.ALL,
+                Optional.of(Duration.ofHours(1)),
+                Optional.of(new Warning("USR1", Duration.ofSeconds(60))),
+                2,
+                "/nfs/a"));
+    assertThat(request.groups())
+        .extracting(TaskGroup::restart)
+        .containsOnly(RestartPolicy.ON_FAILURE);
+    assertThat(request.groups().get(0).run().idle())
+        .contains(new IdleLimit(5, Duration.ofMinutes(30)));
+    assertThat(request.groups().get(1).run().idle()).isEmpty();
+    assertThat(parse("run FILE --keep --detach").policy().cleaning()).isEqualTo(Cleaning.NONE);
   }
 
   @Test
@@ -181,6 +217,11 @@ class ClusterCommandTest {
         "run FILE train | FILE is a cluster file, which takes no arguments such as 'train'",
         "run FILE -- train | FILE is a cluster file, which takes no arguments such as 'train'",
         "run FILE --nope | Unknown option: '--nope'",
+        "run --restart always FILE | FILE says what the cluster is: leave out --restart",
+        "run --keep --clean all FILE | Error: --clean=WHAT, --keep are mutually exclusive (specify"
+            + " only one)",
+        "run --workers 1 --restart Never SCRIPT | Invalid value for option '--restart': 'Never' is"
+            + " none of never, on-failure, exit-code, always",
         "run | which tasks? Say --workers N, or name a cluster file (.yaml)",
         "run SCRIPT | which tasks? Say --workers N, or name a cluster file (.yaml)",
         "run --ps 1 SCRIPT | which tasks? Say --workers N, or name a cluster file (.yaml)",

@@ -121,7 +121,7 @@ class ClusterViewTest {
             new ClusterView.Shown(out, PIPE),
             new ClusterView.Shown(err, COLOURED),
             RunView.Detail.QUIET,
-            SampleCluster.request());
+            ClusterTable.gpuCounts(SampleCluster.request()));
     show(view, out(CHIEF, "a\n"), err(CHIEF, "b\n"));
 
     assertThat(text(out)).isEqualTo("[chief:0]  a\n");
@@ -191,6 +191,30 @@ class ClusterViewTest {
             berth: ps:0 ended: cancelled
             """);
     assertThat(text(out)).isEmpty();
+  }
+
+  @Test
+  void saysWhatIsStartedAgainAndWhy() {
+    show(
+        view(PIPE, RunView.Detail.ALL),
+        new ClusterEvent.Ended(finished(WORKER_1, 137)),
+        new ClusterEvent.Restarting(WORKER_1, 2, Duration.ofSeconds(2), "exit code 137"),
+        new ClusterEvent.Restarting(WORKER_1, 3, Duration.ZERO, ""),
+        new ClusterEvent.Reforming("gpu02 is lost"),
+        new ClusterEvent.Reforming(""),
+        new ClusterEvent.Ended(
+            SampleCluster.result(PS, TaskResult.End.RESTARTED, 143, "stopped, to start again")));
+
+    assertThat(text(err))
+        .isEqualTo(
+            """
+            berth: worker:1 failed: exit 137
+            berth: worker:1 is started again in 2 s (attempt 2): exit code 137
+            berth: worker:1 is started again (attempt 3)
+            berth: all of it starts again: gpu02 is lost
+            berth: all of it starts again
+            berth: ps:0 ended: stopped, to start again
+            """);
   }
 
   @Test
@@ -275,7 +299,8 @@ class ClusterViewTest {
                 TaskResult.End.NOT_STARTED,
                 OptionalInt.empty(),
                 "",
-                Duration.ZERO)),
+                Duration.ZERO,
+                1)),
         3);
 
     assertThat(text(err))
@@ -339,6 +364,8 @@ class ClusterViewTest {
         err(WORKER_1, "oops\n"),
         out(WORKER_0, "c"),
         ended(WORKER_0),
+        new ClusterEvent.Restarting(WORKER_0, 2, Duration.ofMillis(1500), "exit 0"),
+        new ClusterEvent.Reforming("gpu02 is lost"),
         new ClusterEvent.Note("n"));
     view.ended(SampleCluster.result(Outcome.FAILED, "why", finished(WORKER_0, 3)), 3);
 
@@ -356,12 +383,15 @@ class ClusterViewTest {
             {"event":"output","task":"worker:0","stream":"stdout","data":"\\n"}
             {"event":"output","task":"worker:1","stream":"stderr","data":"oops\\n"}
             {"event":"output","task":"worker:0","stream":"stdout","data":"abc"}
-            {"event":"ended","task":"worker:0","server":"gpu1","run":"run-0","end":"FINISHED",\
+            {"event":"ended","task":"worker:0","server":"gpu1","run":"run-0","attempt":1,\
+            "end":"FINISHED",\
             "exitCode":0,"why":"exit 0","seconds":61.234}
+            {"event":"restarting","task":"worker:0","attempt":2,"pauseSeconds":1.5,"why":"exit 0"}
+            {"event":"reforming","why":"gpu02 is lost"}
             {"event":"note","text":"n"}
             {"event":"result","name":"mnist","outcome":"FAILED","why":"why","exitCode":3,\
             "seconds":300.0,"tasks":[{"task":"worker:0","server":"gpu1","run":"run-0",\
-            "end":"FINISHED","exitCode":3,"why":"exit 3","seconds":61.234}]}
+            "attempt":1,"end":"FINISHED","exitCode":3,"why":"exit 3","seconds":61.234}]}
             """);
     assertThat(text(err)).isEmpty();
   }
@@ -423,7 +453,7 @@ class ClusterViewTest {
             new ClusterView.Shown(gone, PIPE),
             new ClusterView.Shown(err, PIPE),
             RunView.Detail.ALL,
-            SampleCluster.request());
+            ClusterTable.gpuCounts(SampleCluster.request()));
     try (ClusterLogs logs = ClusterLogs.in(folder, view::note)) {
       view.keepIn(logs);
       show(view, err(CHIEF, "x\n"));
@@ -480,7 +510,7 @@ class ClusterViewTest {
         new ClusterView.Shown(out, terminal),
         new ClusterView.Shown(err, terminal),
         detail,
-        request);
+        ClusterTable.gpuCounts(request));
   }
 
   private static void show(ClusterView view, ClusterEvent... events) {

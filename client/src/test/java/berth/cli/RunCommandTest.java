@@ -11,6 +11,7 @@ import berth.rpc.Messages;
 import berth.v1.Entrypoint;
 import berth.v1.GpuRequest;
 import berth.v1.GpuSet;
+import berth.v1.IdleLimit;
 import berth.v1.Limits;
 import berth.v1.ListServicesResponse;
 import berth.v1.Mount;
@@ -73,10 +74,11 @@ class RunCommandTest {
     RunCodeRequest request =
         parse(
             "--gpu=0,GPU-b --min-memory 20g --model A100 --wait 10m --service TensorFlow --time 2h"
-                + " --signal SIGUSR1@90 --stop-grace 30s --memory 8g --cpus 1.5 --processes 100"
-                + " --shm 1g -e A=option -e PATH -e NOT_SET_ANYWHERE --mount /data --mount /a:/b:ro"
-                + " --user 1000:100 --network host --workdir sub --output m/*.h5 -o log"
-                + " --entrypoint tini,-- --ports 2 --name study --request-id r1 -d --env-file "
+                + " --signal SIGUSR1@90 --idle 5%@30m --stop-grace 30s --memory 8g --cpus 1.5"
+                + " --processes 100 --shm 1g -e A=option -e PATH -e NOT_SET_ANYWHERE --mount /data"
+                + " --mount /a:/b:ro --user 1000:100 --network host --workdir sub --output m/*.h5"
+                + " -o log --entrypoint tini,-- --ports 2 --name study --request-id r1 -d"
+                + " --env-file "
                 + variables
                 + " -- run me");
 
@@ -94,6 +96,7 @@ class RunCommandTest {
             Limits.newBuilder()
                 .setTime(duration(7200))
                 .setWarning(WarningSignal.newBuilder().setSignal("USR1").setBefore(duration(90)))
+                .setIdle(IdleLimit.newBuilder().setBelowPercent(5).setTime(duration(1800)))
                 .setStopGrace(duration(30))
                 .setMemoryBytes(8L << 30)
                 .setCpus(1.5)
@@ -206,6 +209,11 @@ class RunCommandTest {
         "--mount data -- x | 'data' is not SRC[:DST][:ro] with absolute paths, such as"
             + " /data:/data:ro",
         "--signal USR1 -- x | 'USR1' is not a signal and a time, such as USR1@60 or USR1@2m",
+        "--idle 5@30m -- x | '5@30m' is not a percentage and a time, such as 5%@30m",
+        "--idle 5%@30 -- x | '30' is not a duration such as 500ms, 30s, 10m or 2h",
+        "--idle 5%@500ms -- x | an idle limit of 500 ms asked; it must be a second or more",
+        "--idle 101%@30m -- x | an idle limit of 101 % asked; it must be from 1 to 100",
+        "--idle 0%@30m -- x | an idle limit of 0 % asked; it must be from 1 to 100",
         "--user me -- x | 'me' is not UID or UID:GID, such as 1000:100",
         "--network lan -- x | 'lan' is not own, host or none",
         "-e =x -- x | --env '=x': a variable is K=V, or K alone",

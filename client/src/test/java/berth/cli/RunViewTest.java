@@ -122,6 +122,7 @@ class RunViewTest {
     "FINISHED, 139, 139",
     "TIME_LIMIT, 143, 124",
     "TIME_LIMIT, 0, 124",
+    "IDLE, 143, 124",
     "OUT_OF_MEMORY, 137, 137",
     "OUT_OF_MEMORY, 0, 125",
     "CANCELLED, 143, 143",

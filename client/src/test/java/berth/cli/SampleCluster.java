@@ -82,7 +82,8 @@ final class SampleCluster {
         end,
         OptionalInt.of(exitCode),
         why,
-        Duration.ofMillis(61_234));
+        Duration.ofMillis(61_234),
+        1);
   }
 
   static ClusterEvent ended(TaskName task) {

@@ -222,6 +222,23 @@ class FollowedRunTest {
   }
 
   @Test
+  void comesBackWithoutOutputToWhatItFollowsWithout() {
+    server.onAttach =
+        (request, observer) -> {
+          if (server.attached.size() == 1) {
+            breakOff(observer, accepted(), started());
+          } else {
+            end(observer, accepted(), started(), finished());
+          }
+        };
+
+    follow().attach(AttachRunRequest.newBuilder().setRunId(FakeRuns.ID).setNoOutput(true).build());
+
+    assertThat(seen).containsExactly(accepted(), started(), finished());
+    assertThat(server.attached).hasSize(2).allMatch(AttachRunRequest::getNoOutput);
+  }
+
+  @Test
   void neverPassesOverMissingOutput() {
     server.onRun = (request, observer) -> end(observer, accepted(), output(3, "late"));
 

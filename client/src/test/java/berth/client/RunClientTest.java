@@ -165,6 +165,8 @@ class RunClientTest {
     CancelRunRequest cancel = CancelRunRequest.newBuilder().setRunId(FakeRuns.ID).build();
     client.cancelRun(cancel, TIMEOUT);
     assertThat(server.cancelled).containsExactly(cancel);
+    client.removeRun(FakeRuns.ID, TIMEOUT);
+    assertThat(server.removed).containsExactly(FakeRuns.ID);
     assertThatThrownBy(() -> client.getRun("nope", TIMEOUT)).hasMessage("there is no run nope");
     assertThatThrownBy(() -> client.attachRun(AttachRunRequest.getDefaultInstance(), e -> {}))
         .isInstanceOf(BerthException.class)

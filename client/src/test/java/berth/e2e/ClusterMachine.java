@@ -80,7 +80,7 @@ final class ClusterMachine implements AutoCloseable {
     return engine;
   }
 
-  /** Its network, for example to cut it off: the interface is {@code eth0}. */
+  /** Its network, for example to cut it off. */
   NetworkNamespace network() {
     return network;
   }

@@ -142,6 +142,13 @@ final class ClusterMachines implements AutoCloseable {
     return machines.get(number - 1);
   }
 
+  ClusterMachine named(String name) {
+    return machines.stream()
+        .filter(machine -> machine.name().equals(name))
+        .findFirst()
+        .orElseThrow(() -> new AssertionError("no machine is called '" + name + "'"));
+  }
+
   /** A folder that is the same on all servers, as on a file server, and that runs may mount. */
   Path shared() {
     return shared;

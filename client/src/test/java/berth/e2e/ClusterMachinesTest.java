@@ -3,9 +3,11 @@ package berth.e2e;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import berth.e2e.Installed.Result;
+import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
@@ -15,7 +17,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The machines on which clusters are tested: that they are several. */
+/** The machines on which clusters are tested: that they are several, and that one sees all. */
 @Tag("docker")
 @ExtendWith(ClusterMachines.Shared.class)
 class ClusterMachinesTest {
@@ -125,6 +127,32 @@ class ClusterMachinesTest {
 
       assertThat(result.exitCode()).as(result.err()).isZero();
       assertThat(result.out()).contains(" inet " + machine.host() + "/24 ");
+    }
+  }
+
+  @Test
+  void theRefereeSeesTwoContainersWithTheSameGpu() throws IOException {
+    Engine engine = machines.machine(2).engine();
+    try (GpuReferee referee = new GpuReferee(List.of(machines.machine(2)))) {
+      for (String gpus : List.of("0", "1", "0,1")) {
+        engine.docker(
+            "run",
+            "--detach",
+            "--name",
+            "gpus-" + gpus.replace(",", "-"),
+            "--label",
+            "berth.gpus=" + gpus,
+            Engine.IMAGE,
+            "sleep",
+            "1000");
+      }
+      engine.docker("rm", "--force", "gpus-0", "gpus-1", "gpus-0-1");
+
+      assertThat(referee.overlaps())
+          .satisfiesExactlyInAnyOrder(
+              first -> assertThat(first).startsWith("GPU 0 of gpu02 is in "),
+              second -> assertThat(second).startsWith("GPU 1 of gpu02 is in "));
+      assertThat(referee.starts()).isEqualTo(3);
     }
   }
 }

@@ -20,7 +20,8 @@ import java.util.regex.Pattern;
  */
 final class Daemon implements AutoCloseable {
   private static final Pattern LISTENS = Pattern.compile("listens on (\\S+)");
-  private static final Duration PATIENCE = Duration.ofSeconds(30);
+  // On a machine that has much else to do.
+  private static final Duration PATIENCE = Duration.ofMinutes(2);
 
   private final Process process;
   private final Path log;

@@ -34,12 +34,17 @@ final class GpuFile {
     write(gpu, "process " + pid + " 100\n");
   }
 
-  private void write(int gpu, String process) {
+  /** Lets a GPU report so much use, and the others none of theirs. */
+  void useOf(int gpu, int percent) {
+    write(gpu, "utilization " + percent + " 0\n");
+  }
+
+  private void write(int gpu, String line) {
     StringBuilder text = new StringBuilder("driver 535.104.05\ncuda 12020\n");
     for (int index = 0; index < count; index++) {
       text.append("gpu ").append(uuid(index)).append("\nname NVIDIA A100\n");
       text.append("bus 0000:0").append(index).append(":00.0\nmemory 40960 0\nprocesses\n");
-      text.append(index == gpu ? process : "");
+      text.append(index == gpu ? line : "");
     }
     try {
       Path next = Files.writeString(file.resolveSibling("gpus.new"), text);

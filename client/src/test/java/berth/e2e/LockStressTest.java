@@ -142,7 +142,7 @@ class LockStressTest {
               assertThat(list.getWaitingList()).isEmpty();
               assertThat(list.getLockedByOthersList()).isEmpty();
               assertThat(Leftovers.filesIn(folder.resolve(name)))
-                  .containsExactly("bundles", "lock", "runs");
+                  .containsExactly("bundles", "clusters", "lock", "runs");
             });
   }
 

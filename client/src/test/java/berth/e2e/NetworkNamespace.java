@@ -38,7 +38,14 @@ final class NetworkNamespace implements AutoCloseable {
 
   private final Path file;
   private final Optional<Process> first;
+  private final List<Cable> cables = new ArrayList<>();
   private int interfaces;
+
+  private record Cable(NetworkNamespace networkSwitch, String port) {
+    void set(String state) {
+      networkSwitch.ip("link set " + port + " " + state);
+    }
+  }
 
   private NetworkNamespace(Path file, Optional<Process> first) {
     this.file = file;
@@ -99,7 +106,18 @@ final class NetworkNamespace implements AutoCloseable {
     // Without IPv6, which would send something now and then.
     ip("link set " + mine + " addrgenmode none up");
     await().until(() -> ip("-o link show " + mine).contains("state UP"));
+    cables.add(new Cable(networkSwitch, port));
     return this;
+  }
+
+  /** Pulls the cables out of their switches: nobody hears of this machine but itself. */
+  void unplug() {
+    cables.forEach(cable -> cable.set("down"));
+  }
+
+  /** Puts them back. */
+  void replug() {
+    cables.forEach(cable -> cable.set("up"));
   }
 
   /** Runs {@code ip} here, and returns what it prints. */

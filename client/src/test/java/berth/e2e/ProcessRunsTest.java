@@ -3,13 +3,18 @@ package berth.e2e;
 import static berth.e2e.Asked.command;
 import static berth.e2e.Asked.gpus;
 import static berth.e2e.Asked.grace;
+import static berth.e2e.Asked.reservation;
 import static berth.e2e.Asked.seconds;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
+import berth.client.FollowedRun;
+import berth.e2e.Installed.Result;
 import berth.rpc.Reason;
+import berth.v1.AttachRunRequest;
 import berth.v1.CancelRunRequest;
 import berth.v1.ExitReason;
+import berth.v1.IdleLimit;
 import berth.v1.Limits;
 import berth.v1.RunCodeRequest;
 import berth.v1.RunEvent.EventCase;
@@ -35,14 +40,22 @@ import org.junit.jupiter.params.provider.ValueSource;
 @Tag("docker")
 class ProcessRunsTest {
   @TempDir private static Path folder;
+  private static GpuFile gpuFile;
   private static RunServer server;
   private String runId;
 
   @BeforeAll
   static void start() {
+    gpuFile = new GpuFile(folder, 4);
     server =
         new RunServer(
-            folder, "--runtime", "process", "--simulate-gpus", "4", "--sample-interval", "100ms");
+            folder,
+            "--runtime",
+            "process",
+            "--simulate-gpus",
+            gpuFile.path().toString(),
+            "--sample-interval",
+            "100ms");
   }
 
   @AfterEach
@@ -96,6 +109,25 @@ class ProcessRunsTest {
   }
 
   @Test
+  void whoAttachesWithoutOutputHearsWhatBecomesOfTheRun() {
+    Heard caller = server.run(shell("echo much; exit 7"));
+    caller.exited();
+    AttachRunRequest request =
+        AttachRunRequest.newBuilder()
+            .setRunId(caller.runId())
+            .setFromOffset(1000)
+            .setNoOutput(true)
+            .build();
+
+    Heard heard = Heard.from(0, to -> new FollowedRun(server.runs(), to).attach(request));
+
+    assertThat(heard.exited().getExitCode()).isEqualTo(7);
+    assertThat(heard.kinds())
+        .containsExactly(EventCase.ACCEPTED, EventCase.STARTED, EventCase.EXITED);
+    assertThat(heard.outText()).isEmpty();
+  }
+
+  @Test
   void smallFilesComeWithTheCode() {
     Heard heard =
         server.run(
@@ -142,6 +174,74 @@ class ProcessRunsTest {
     assertThat(heard.outText()).isEqualTo("up\nwarned\nasked\n");
     assertThat(exited.getReason()).isEqualTo(ExitReason.EXIT_REASON_TIME_LIMIT);
     assertThat(exited.getExitCode()).isEqualTo(137);
+  }
+
+  @Test
+  void aRunGoesOnWhileItUsesItsGpuThenEndsAndCanBeRemoved() throws Exception {
+    gpuFile.useOf(1, 80);
+    String address = server.daemon().address();
+    Process run =
+        new ProcessBuilder(
+                List.of(
+                    Installed.command("berth"),
+                    "run",
+                    "--server=" + address,
+                    "--gpu=1",
+                    "--idle=5%@1s",
+                    "--quiet",
+                    "--",
+                    "sh",
+                    "-c",
+                    "while :; do echo $BERTH_RUN_ID; sleep 0.1; done"))
+            .start();
+    try {
+      String id = run.inputReader().readLine();
+      // Twice as long as it may be idle.
+      for (int line = 0; line < 20; line++) {
+        assertThat(run.inputReader().readLine()).isEqualTo(id);
+      }
+      assertThat(Installed.berth("rm", "--server", address, id))
+          .isEqualTo(
+              new Result(
+                  125, "", "berth: " + id + " has not ended; it can be removed when it has\n"));
+
+      gpuFile.useOf(1, 4);
+
+      assertThat(run.inputReader().lines()).allMatch(id::equals);
+      assertThat(run.errorReader().lines())
+          .containsExactly("berth: " + id + ": its GPUs were used less than 5 % for 1 s");
+      assertThat(run.waitFor()).isEqualTo(124);
+      RunExited exited = server.get(id).getExited();
+      assertThat(exited.getReason()).isEqualTo(ExitReason.EXIT_REASON_IDLE);
+      assertThat(exited.getExitCode()).isEqualTo(143);
+      assertThat(server.held()).isEmpty();
+      assertThat(Installed.berth("rm", "--server", address, id)).isEqualTo(new Result(0, "", ""));
+      assertThat(server.runFolder(id)).doesNotExist();
+      assertThat(Installed.berth("rm", "--server", address, id).err())
+          .isEqualTo("berth: there is no run '" + id + "'; 'berth runs --all' lists them\n");
+    } finally {
+      run.destroyForcibly();
+      gpuFile.noProcesses();
+    }
+  }
+
+  @Test
+  void aRunOnAReservationOfPortsAloneIsNeverIdle() {
+    String ports =
+        server
+            .reserve(reservation(60).toBuilder().clearGpus().setPortCount(1).build())
+            .getReservationId();
+
+    Heard heard =
+        server.run(
+            shell("sleep 1.5")
+                .setReservationId(ports)
+                .setLimits(
+                    Limits.newBuilder()
+                        .setIdle(IdleLimit.newBuilder().setBelowPercent(100).setTime(seconds(1)))));
+
+    assertThat(heard.exited().getReason()).isEqualTo(ExitReason.EXIT_REASON_FINISHED);
+    server.reservations().release(ports, RunServer.TIMEOUT);
   }
 
   @Test

@@ -36,7 +36,8 @@ import java.util.stream.Stream;
  */
 final class RunServer implements AutoCloseable {
   static final Duration TIMEOUT = Duration.ofSeconds(30);
-  private static final Duration SOON = Duration.ofSeconds(5);
+  // A keeper whose server was killed in the moment of its start lives as long as its lease.
+  private static final Duration SOON = Duration.ofSeconds(40);
 
   private final Path folder;
   private final Map<String, String> environment;

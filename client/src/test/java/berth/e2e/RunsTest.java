@@ -297,6 +297,18 @@ class RunsTest {
   }
 
   @Test
+  void removesByUniqueBeginningsAllThatItCan() {
+    server.runs = runs(Run.newBuilder().setRunId("run-12"), Run.newBuilder().setRunId("run-234"));
+
+    Result result = berth("rm", "nope", "run-2", "run-12");
+
+    assertThat(server.removed).containsExactly("run-234", "run-12");
+    assertThat(result.err())
+        .isEqualTo("berth: there is no run 'nope'; 'berth runs --all' lists them\n");
+    assertThat(result.exitCode()).isEqualTo(125);
+  }
+
+  @Test
   void copiesAsDockerDoes() throws Exception {
     server.runs = runs(Run.newBuilder().setRunId(FakeRuns.ID));
     Path results = Files.createDirectories(folder.resolve("results/model/deep")).getParent();

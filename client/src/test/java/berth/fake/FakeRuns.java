@@ -19,6 +19,8 @@ import berth.v1.ListServicesRequest;
 import berth.v1.ListServicesResponse;
 import berth.v1.OutputStream;
 import berth.v1.Queued;
+import berth.v1.RemoveRunRequest;
+import berth.v1.RemoveRunResponse;
 import berth.v1.Run;
 import berth.v1.RunAccepted;
 import berth.v1.RunCodeRequest;
@@ -48,6 +50,7 @@ public final class FakeRuns extends RunServiceGrpc.RunServiceImplBase implements
   public final LinkedBlockingQueue<RunCodeRequest> asked = new LinkedBlockingQueue<>();
   public final List<AttachRunRequest> attached = new CopyOnWriteArrayList<>();
   public final LinkedBlockingQueue<CancelRunRequest> cancelled = new LinkedBlockingQueue<>();
+  public final List<String> removed = new CopyOnWriteArrayList<>();
   public final List<DownloadFilesRequest> downloaded = new CopyOnWriteArrayList<>();
 
   public volatile BiConsumer<RunCodeRequest, StreamObserver<RunEvent>> onRun = (q, r) -> end(r);
@@ -190,6 +193,13 @@ public final class FakeRuns extends RunServiceGrpc.RunServiceImplBase implements
   public void cancelRun(CancelRunRequest request, StreamObserver<CancelRunResponse> observer) {
     cancelled.add(request);
     onCancel.accept(request, observer);
+  }
+
+  @Override
+  public void removeRun(RemoveRunRequest request, StreamObserver<RemoveRunResponse> observer) {
+    removed.add(request.getRunId());
+    observer.onNext(RemoveRunResponse.getDefaultInstance());
+    observer.onCompleted();
   }
 
   @Override

@@ -6,6 +6,7 @@ import berth.rpc.Reason;
 import berth.rpc.RpcChannel;
 import berth.rpc.RpcServer;
 import berth.rpc.Statuses;
+import berth.v1.AttachRunRequest;
 import berth.v1.CancelRunRequest;
 import berth.v1.CancelRunResponse;
 import berth.v1.ExitReason;
@@ -18,6 +19,8 @@ import berth.v1.RegisterRequest;
 import berth.v1.RegistryServiceGrpc;
 import berth.v1.ReleaseRequest;
 import berth.v1.ReleaseResponse;
+import berth.v1.RemoveRunRequest;
+import berth.v1.RemoveRunResponse;
 import berth.v1.RenewRequest;
 import berth.v1.RenewResponse;
 import berth.v1.Reservation;
@@ -37,6 +40,7 @@ import io.grpc.stub.ServerCallStreamObserver;
 import io.grpc.stub.StreamObserver;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -68,17 +72,29 @@ public final class FakeServer implements AutoCloseable {
   /** How many of the next requests to cancel fail, as if the server were away. */
   public final AtomicInteger failingCancels = new AtomicInteger();
 
+  /** Refuses so many requests to run something, as one whose disk is full. */
+  public final AtomicInteger failingStarts = new AtomicInteger();
+
   public final List<ReserveRequest> asked = new CopyOnWriteArrayList<>();
+
+  /** What was run, each once however often it was asked for. */
+  public final List<RunCodeRequest> launched = new CopyOnWriteArrayList<>();
+
+  /** The runs that somebody had removed. */
+  public final List<String> removed = new CopyOnWriteArrayList<>();
+
+  /** The clusters that it says it supervises. */
+  public final FakeClusters clusters;
 
   private final String name;
   private final Duration reserving;
   private final Duration starting;
   private final ScheduledExecutorService timer;
-  private final RpcServer server;
+  private RpcServer server;
   private final AtomicInteger numbers = new AtomicInteger();
   private final List<RpcChannel> registrations = new ArrayList<>();
   private final Set<String> held = ConcurrentHashMap.newKeySet();
-  private final Map<String, StreamObserver<RunEvent>> runs = new ConcurrentHashMap<>();
+  private final Map<String, FakeRun> runs = new ConcurrentHashMap<>();
 
   /**
    * @param reserving how long a reservation takes
@@ -87,6 +103,7 @@ public final class FakeServer implements AutoCloseable {
    */
   public FakeServer(String name, Duration reserving, Duration starting) {
     this.name = name;
+    this.clusters = new FakeClusters(name);
     this.reserving = reserving;
     this.starting = starting;
     this.timer =
@@ -96,11 +113,31 @@ public final class FakeServer implements AutoCloseable {
               thread.setDaemon(true);
               return thread;
             });
-    this.server =
-        RpcServer.listenOn(new Address("127.0.0.1", 0))
-            .service(new Reservations())
-            .service(new Runs())
-            .start();
+    this.server = listen(new Address("127.0.0.1", 0));
+  }
+
+  /** One that does nothing by itself. */
+  public FakeServer(String name) {
+    this(name, Duration.ZERO, Duration.ofDays(1));
+  }
+
+  private RpcServer listen(Address address) {
+    return RpcServer.listenOn(address)
+        .service(new Reservations())
+        .service(new Runs())
+        .service(clusters)
+        .endStreams(clusters::breakOff)
+        .start();
+  }
+
+  /** Stops, until {@link #start}. */
+  public void stop() {
+    server.close();
+  }
+
+  /** Comes back at the same address. */
+  public void start() {
+    server = listen(server.address());
   }
 
   /** Makes itself known, for as long as it lives. */
@@ -138,6 +175,25 @@ public final class FakeServer implements AutoCloseable {
   /** How many reservations nobody has released. */
   public int held() {
     return held.size();
+  }
+
+  /**
+   * Ends the run of a task, such as {@code worker:0}, and returns whether it has one that has
+   * started.
+   */
+  public boolean exit(String task, ExitReason reason, int exitCode) {
+    for (FakeRun run : runs.values()) {
+      if (run.request.getName().startsWith(task + " ") && run.exit(reason, exitCode, true)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Loses everything, as a server that was cut off for longer than a lease. */
+  public void lose() {
+    held.clear();
+    runs.values().forEach(run -> run.exit(ExitReason.EXIT_REASON_CANCELLED, 143, false));
   }
 
   @Override
@@ -181,7 +237,12 @@ public final class FakeServer implements AutoCloseable {
 
     @Override
     public void renew(RenewRequest request, StreamObserver<RenewResponse> observer) {
-      answer(observer, RenewResponse.getDefaultInstance());
+      if (held.contains(request.getReservationId())) {
+        answer(observer, RenewResponse.getDefaultInstance());
+      } else {
+        observer.onError(
+            Statuses.toException(new BerthException(Reason.NOT_FOUND, "no such reservation")));
+      }
     }
 
     @Override
@@ -200,27 +261,46 @@ public final class FakeServer implements AutoCloseable {
 
     @Override
     public void runCode(RunCodeRequest request, StreamObserver<RunEvent> observer) {
-      String id = "run-" + numbers.incrementAndGet();
-      runs.put(id, observer);
-      ((ServerCallStreamObserver<RunEvent>) observer).setOnCancelHandler(() -> runs.remove(id));
-      observer.onNext(
-          RunEvent.newBuilder()
-              .setAccepted(RunAccepted.newBuilder().setRunId(id).setServer(name))
-              .build());
-      if (unstartable.test(request)) {
-        exit(id, RunExited.newBuilder().setReason(ExitReason.EXIT_REASON_START_FAILED));
+      if (failingStarts.getAndUpdate(left -> Math.max(0, left - 1)) > 0) {
+        observer.onError(
+            Statuses.toException(
+                new BerthException(Reason.UNAVAILABLE, "No space left on device")));
         return;
       }
-      after(
-          starting,
-          () -> {
-            synchronized (runs) {
-              if (runs.containsKey(id)) {
-                observer.onNext(
-                    RunEvent.newBuilder().setStarted(RunStarted.getDefaultInstance()).build());
-              }
-            }
-          });
+      synchronized (runs) {
+        for (FakeRun known : runs.values()) {
+          if (known.request.getRequestId().equals(request.getRequestId())) {
+            known.attach(observer, request.getDetached());
+            return;
+          }
+        }
+        launched.add(request);
+        FakeRun run = new FakeRun("run-" + numbers.incrementAndGet(), request);
+        runs.put(run.id, run);
+        run.attach(observer, request.getDetached());
+        if (unstartable.test(request)) {
+          run.exit(ExitReason.EXIT_REASON_START_FAILED, 0, false);
+          return;
+        }
+        after(starting, run::start);
+      }
+    }
+
+    @Override
+    public void attachRun(AttachRunRequest request, StreamObserver<RunEvent> observer) {
+      FakeRun run = runs.get(request.getRunId());
+      if (run == null) {
+        observer.onError(Statuses.toException(new BerthException(Reason.NOT_FOUND, "no such run")));
+      } else {
+        run.attach(observer, false);
+      }
+    }
+
+    @Override
+    public void removeRun(RemoveRunRequest request, StreamObserver<RemoveRunResponse> observer) {
+      removed.add(request.getRunId());
+      runs.remove(request.getRunId());
+      answer(observer, RemoveRunResponse.getDefaultInstance());
     }
 
     @Override
@@ -230,20 +310,75 @@ public final class FakeServer implements AutoCloseable {
             Statuses.toException(new BerthException(Reason.UNAVAILABLE, name + " is away")));
         return;
       }
-      exit(
-          request.getRunId(),
-          RunExited.newBuilder().setReason(ExitReason.EXIT_REASON_CANCELLED).setExitCode(143));
+      FakeRun run = runs.get(request.getRunId());
+      if (run != null) {
+        run.exit(ExitReason.EXIT_REASON_CANCELLED, 143, false);
+      }
       answer(observer, CancelRunResponse.getDefaultInstance());
     }
+  }
 
-    private void exit(String id, RunExited.Builder end) {
-      StreamObserver<RunEvent> events;
-      synchronized (runs) {
-        events = runs.remove(id);
+  /** A run that ends when it is told to, or, if nobody wants it to outlive him, with its caller. */
+  private final class FakeRun {
+    private final String id;
+    private final RunCodeRequest request;
+    private final List<RunEvent> told = new ArrayList<>();
+    private final Set<StreamObserver<RunEvent>> readers = new HashSet<>();
+    private boolean started;
+    private boolean ended;
+
+    FakeRun(String id, RunCodeRequest request) {
+      this.id = id;
+      this.request = request;
+      told.add(
+          RunEvent.newBuilder()
+              .setAccepted(RunAccepted.newBuilder().setRunId(id).setServer(name))
+              .build());
+    }
+
+    synchronized void attach(StreamObserver<RunEvent> observer, boolean untilAccepted) {
+      if (untilAccepted) {
+        answer(observer, told.get(0));
+        return;
       }
-      if (events != null) {
-        answer(events, RunEvent.newBuilder().setExited(end).build());
+      ((ServerCallStreamObserver<RunEvent>) observer).setOnCancelHandler(() -> leave(observer));
+      told.forEach(observer::onNext);
+      if (ended) {
+        observer.onCompleted();
+      } else {
+        readers.add(observer);
       }
+    }
+
+    private synchronized void leave(StreamObserver<RunEvent> observer) {
+      readers.remove(observer);
+      ended |= readers.isEmpty() && !request.getDetached();
+    }
+
+    synchronized void start() {
+      if (!ended) {
+        started = true;
+        tell(RunEvent.newBuilder().setStarted(RunStarted.getDefaultInstance()).build());
+      }
+    }
+
+    synchronized boolean exit(ExitReason reason, int exitCode, boolean onlyIfStarted) {
+      if (ended || onlyIfStarted && !started) {
+        return false;
+      }
+      ended = true;
+      tell(
+          RunEvent.newBuilder()
+              .setExited(
+                  RunExited.newBuilder().setReason(reason).setExitCode(started ? exitCode : 0))
+              .build());
+      readers.forEach(StreamObserver::onCompleted);
+      return true;
+    }
+
+    private void tell(RunEvent event) {
+      told.add(event);
+      readers.forEach(reader -> reader.onNext(event));
     }
   }
 }

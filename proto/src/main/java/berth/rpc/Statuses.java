@@ -71,7 +71,7 @@ public final class Statuses {
     } else {
       throw new IllegalArgumentException("not the failure of a call", failure);
     }
-    Reason reason = reason(status.getCode());
+    Reason reason = reset(status) ? Reason.UNAVAILABLE : reason(status.getCode());
     Metadata trailers = Status.trailersFromThrowable(failure);
     boolean said = trailers != null && trailers.containsKey(REASON);
     return new BerthException(
@@ -91,6 +91,16 @@ public final class Statuses {
     return trailers == null || !trailers.containsKey(REASON);
   }
 
+  // A server that ends a connection cancels the calls on it, for example because it has heard
+  // nothing
+  // for too long; a caller who was cut off for a while may hear that when he is back. He did not
+  // cancel anything himself.
+  private static boolean reset(Status status) {
+    return status.getCode() == Status.Code.CANCELLED
+        && status.getDescription() != null
+        && status.getDescription().startsWith("RST_STREAM");
+  }
+
   private static String cut(String message) {
     return message.length() <= MAX_MESSAGE_CHARS
         ? message
@@ -99,6 +109,9 @@ public final class Statuses {
 
   private static String message(Reason reason, Status status, String peer) {
     String description = status.getDescription();
+    if (reset(status)) {
+      return peer + " ended the connection";
+    }
     if (status.getCause() != null && reason == Reason.UNAVAILABLE) {
       // The transport's own failure: its description is "io exception", the cause has the
       // substance.

@@ -9,10 +9,14 @@ import berth.v1.GpuServiceGrpc;
 import berth.v1.GpuServiceGrpc.GpuServiceImplBase;
 import berth.v1.ListGpusRequest;
 import berth.v1.ListGpusResponse;
+import io.grpc.Server;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
+import io.grpc.netty.NettyServerBuilder;
 import io.grpc.stub.StreamObserver;
+import java.net.InetSocketAddress;
 import java.util.concurrent.CancellationException;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -95,6 +99,38 @@ class StatusesTest {
 
       assertThat(received.reason()).isEqualTo(Reason.TIMED_OUT);
       assertThat(received).hasMessage(PEER + " did not answer in time");
+    }
+  }
+
+  @Test
+  void whoseConnectionIsEndedByThePeerHasNotCancelledAnything() throws Exception {
+    CountDownLatch called = new CountDownLatch(1);
+    Server server =
+        NettyServerBuilder.forAddress(new InetSocketAddress("127.0.0.1", 0))
+            .addService(
+                new GpuServiceImplBase() {
+                  @Override
+                  public void listGpus(
+                      ListGpusRequest request, StreamObserver<ListGpusResponse> observer) {
+                    called.countDown();
+                  }
+                })
+            .build()
+            .start();
+    try (var channel = RpcChannel.to(new Address("127.0.0.1", server.getPort()))) {
+      var answer =
+          GpuServiceGrpc.newFutureStub(channel.channel())
+              .listGpus(ListGpusRequest.getDefaultInstance());
+      called.await();
+
+      server.shutdownNow().awaitTermination();
+
+      Throwable failure = catchThrowable(answer::get).getCause();
+      assertThat(Status.fromThrowable(failure).getCode()).isEqualTo(Status.Code.CANCELLED);
+      BerthException received = Statuses.fromStatus(failure, PEER);
+      assertThat(received.reason()).isEqualTo(Reason.UNAVAILABLE);
+      assertThat(received).hasMessage(PEER + " ended the connection");
+      assertThat(Statuses.connectionFailed(received)).isTrue();
     }
   }
 

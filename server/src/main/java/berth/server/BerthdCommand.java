@@ -13,6 +13,8 @@ import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.rpc.RpcServer;
+import berth.server.cluster.ClusterGrpcService;
+import berth.server.cluster.Clusters;
 import berth.server.gpu.GpuGrpcService;
 import berth.server.gpu.GpuMonitor;
 import berth.server.presence.Presence;
@@ -306,12 +308,18 @@ final class BerthdCommand implements Callable<Integer> {
       try (Reservations reservations = Reservations.open(settings, gpus);
           Runtime runs = runtime(serverName, state, gpus.newest().simulated());
           Runs allRuns = Runs.open(runSettings, reservations, gpus, runs, RunMessages::spec);
+          Clusters clusters =
+              Clusters.open(clusterSettings(serverName, state), allRuns::unpackBundle);
+          ClusterGrpcService clusterService = new ClusterGrpcService(clusters);
           RpcServer server =
               RpcServer.listenOn(address)
                   .insecureBeyondLoopback(daemon.insecure())
                   .service(new GpuGrpcService(serverName, gpus))
                   .service(new ReservationGrpcService(serverName, reservations))
                   .service(new RunGrpcService(serverName, allRuns))
+                  .service(clusterService)
+                  .endStreams(clusterService::close)
+                  .endStreams(clusters::close)
                   .endStreams(allRuns::close)
                   .endStreams(reservations::close)
                   .endStreams(gpus::close)
@@ -345,6 +353,20 @@ final class BerthdCommand implements Callable<Integer> {
               new DockerRuntime.Settings(docker, serverName, state, simulated, reapAfter));
       case process -> new ProcessRuntime(id -> Runs.folder(state, id));
     };
+  }
+
+  private Clusters.Settings clusterSettings(String serverName, Path state) {
+    // A berthd that was started from elsewhere than an installation has no berth beside it.
+    List<String> supervisor =
+        Optional.ofNullable(System.getProperty("berth.home"))
+            .map(home -> List.of(home + "/bin/berth", "supervise"))
+            .orElse(List.of());
+    return new Clusters.Settings(
+        serverName,
+        state,
+        supervisor,
+        () -> registry.contains(NO_REGISTRY) ? List.of() : findRegistries(),
+        Clusters.Timing.usual());
   }
 
   private ServerInfo info(String serverName, Services catalogue) {

@@ -1,20 +1,24 @@
 package berth.client.cluster;
 
+import berth.client.GpuServer;
 import berth.client.RegistryClient;
 import berth.client.RunRequests;
 import berth.client.cluster.ClusterResult.Outcome;
-import berth.client.cluster.TaskResult.End;
+import berth.client.cluster.Formation.News;
+import berth.client.cluster.Formation.Verdict;
+import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.Messages;
 import berth.rpc.Reason;
+import berth.v1.ClusterStatus;
+import berth.v1.TaskAttempt;
+import berth.v1.TaskStatus;
 import java.time.Duration;
-import java.util.ArrayList;
+import java.time.Instant;
 import java.util.HashMap;
-import java.util.LinkedHashMap;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.OptionalLong;
 import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
@@ -25,44 +29,44 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
-import java.util.stream.Collectors;
 
 /**
  * A cluster from its request to its end. It lives in threads of its own; any thread may call.
  *
  * <p>It ends with this process: whatever happens to that, its programs are stopped and everything
- * that it holds is free within half a minute.
+ * that it holds is free within half a minute. Only one that a server supervises goes on, if
+ * somebody goes on with its ledger within that time.
  */
 public final class Cluster implements AutoCloseable {
   private static final Duration RENEWAL = Gang.LEASE.dividedBy(5);
-
-  /** What the thread that leads the cluster is told. */
-  private sealed interface News {
-    record TaskStarted(Task task) implements News {}
-
-    record TaskEnded(Task task, TaskResult result) implements News {}
-
-    record StopAsked(boolean force) implements News {}
-  }
+  private static final Duration REGISTRY_AWAY = Duration.ofSeconds(2);
 
   private final ClusterRequest request;
   private final RegistryClient registry;
+  private final Ledger ledger;
   private final Consumer<ClusterEvent> listener;
   private final ExecutorService threads;
   private final Thread leader;
-  private final long start = System.nanoTime();
+  private final Instant begun;
   private final LinkedBlockingQueue<News> news = new LinkedBlockingQueue<>();
   private final CompletableFuture<ClusterSpec> formed = new CompletableFuture<>();
   private final CompletableFuture<Void> started = new CompletableFuture<>();
   private final CompletableFuture<ClusterResult> ended = new CompletableFuture<>();
-  private boolean forming = true;
+  private boolean forming;
+  private boolean stopAsked;
   private final Object telling = new Object();
   private volatile Throwable listenerFailure;
 
   private Cluster(
-      RegistryClient registry, ClusterRequest request, Consumer<ClusterEvent> listener) {
+      RegistryClient registry,
+      ClusterRequest request,
+      Ledger ledger,
+      Consumer<ClusterEvent> listener) {
     this.registry = registry;
     this.request = request;
+    this.ledger = ledger;
+    ClusterStatus known = ledger.status();
+    this.begun = known.hasSubmittedAt() ? Messages.instant(known.getSubmittedAt()) : Instant.now();
     this.listener = listener;
     this.threads =
         Executors.newCachedThreadPool(
@@ -82,7 +86,16 @@ public final class Cluster implements AutoCloseable {
    */
   public static Cluster start(
       RegistryClient registry, ClusterRequest request, Consumer<ClusterEvent> listener) {
-    Cluster cluster = new Cluster(registry, request, listener);
+    return start(registry, request, Ledger.inMemory(), listener);
+  }
+
+  /** Begins to form a cluster, or goes on with it as the ledger says. */
+  static Cluster start(
+      RegistryClient registry,
+      ClusterRequest request,
+      Ledger ledger,
+      Consumer<ClusterEvent> listener) {
+    Cluster cluster = new Cluster(registry, request, ledger, listener);
     cluster.leader.setDaemon(true);
     cluster.leader.start();
     return cluster;
@@ -160,7 +173,15 @@ public final class Cluster implements AutoCloseable {
 
   private synchronized void askToEnd(boolean force) {
     news.add(new News.StopAsked(force));
+    stopAsked = true;
     if (forming) {
+      leader.interrupt();
+    }
+  }
+
+  private synchronized void formingBegins() {
+    forming = true;
+    if (stopAsked) {
       leader.interrupt();
     }
   }
@@ -173,7 +194,8 @@ public final class Cluster implements AutoCloseable {
 
   private void lead() {
     try (Hosts hosts = new Hosts()) {
-      ClusterResult result = carryOut(form(hosts));
+      ledger.begin(request);
+      ClusterResult result = carryOut(hosts);
       if (listenerFailure == null) {
         ended.complete(result);
       } else {
@@ -189,22 +211,141 @@ public final class Cluster implements AutoCloseable {
     }
   }
 
-  private Gang form(Hosts hosts) {
-    try {
-      Gang gang =
-          new Forming(registry, request, hosts, threads, why -> emit(new ClusterEvent.Waiting(why)))
-              .form();
-      formingIsOver();
-      return gang;
-    } catch (BerthException e) {
+  /** From one formation to the next, until it is over. */
+  private ClusterResult carryOut(Hosts hosts) {
+    Verdict.Over over = null;
+    int quickEnds = 0;
+    Set<String> avoided = Set.of();
+    while (over == null) {
+      Verdict verdict;
+      long beginning = System.nanoTime();
+      try {
+        Gang gang = ledger.formed() ? restore(hosts) : form(hosts, quickEnds, avoided);
+        beginning = System.nanoTime();
+        verdict = live(gang);
+        if (verdict instanceof Verdict.Again) {
+          awaitGone(gang);
+        }
+      } catch (BerthException e) {
+        verdict = notFormed(e);
+      }
+      if (verdict instanceof Verdict.Again again) {
+        boolean ranLong = ClusterPolicy.ranLong(Duration.ofNanos(System.nanoTime() - beginning));
+        quickEnds = again.resubmission() ? 0 : ranLong ? 1 : quickEnds + 1;
+        avoided = again.avoided();
+        // What it held is given back: one who goes on with the ledger must not look for it.
+        ledger.waiting(again.why());
+      } else {
+        over = (Verdict.Over) verdict;
+      }
+    }
+    if (request.policy().cleaning() == Cleaning.ALL) {
+      removeRuns(hosts);
+    }
+    ledger.over();
+    return result(over);
+  }
+
+  // One that never was formed has nothing to show but why.
+  private Verdict notFormed(BerthException e) {
+    Verdict.Over over =
+        new Verdict.Over(
+            e.reason() == Reason.CANCELLED ? Outcome.CANCELLED : Outcome.FAILED,
+            e.reason() == Reason.CANCELLED ? "it was stopped from outside" : e.getMessage(),
+            Optional.empty());
+    ledger.decided(over, List.of(), false);
+    if (ledger.status().getFormation() == 0) {
+      ledger.over();
       formed.completeExceptionally(e);
       throw e;
+    }
+    return over;
+  }
+
+  private ClusterResult result(Verdict.Over over) {
+    return new ClusterResult(
+        request.name(),
+        over.outcome(),
+        over.why(),
+        over.failed(),
+        request.tasks().stream().flatMap(task -> ledger.result(task).stream()).toList(),
+        Duration.between(begun, Instant.now()));
+  }
+
+  private Gang restore(Hosts hosts) {
+    return Gang.restore(request, ledger, hosts, threads);
+  }
+
+  // No task may run twice, so what may still run somewhere must have ended first.
+  private void awaitGone(Gang gang) {
+    waiting(
+        () -> {
+          gang.awaitGone(request.stopGrace());
+          return null;
+        });
+  }
+
+  private Gang form(Hosts hosts, int quickEnds, Set<String> avoided) {
+    Gang gang =
+        waiting(
+            () -> {
+              if (quickEnds > 0) {
+                TimeUnit.NANOSECONDS.sleep(request.policy().pause(quickEnds).toNanos());
+              }
+              return form(hosts, avoided);
+            });
+    ledger.formed(gang, request.timeLimit());
+    return gang;
+  }
+
+  private Gang form(Hosts hosts, Set<String> avoided) throws InterruptedException {
+    // One that is supervised was possible when it was handed over.
+    boolean wasPossible = ledger.supervised() || ledger.status().getFormation() > 0;
+    while (true) {
+      try {
+        return new Forming(
+                registry,
+                request,
+                ledger.owner(),
+                wasPossible,
+                avoided,
+                hosts,
+                threads,
+                this::tellWaiting)
+            .form();
+      } catch (BerthException e) {
+        // Nobody is there who could try again later, or it is a training of days.
+        if (!wasPossible || e.reason() != Reason.UNAVAILABLE) {
+          throw e;
+        }
+        tellWaiting(e.getMessage());
+        TimeUnit.NANOSECONDS.sleep(REGISTRY_AWAY.toNanos());
+      }
+    }
+  }
+
+  private void tellWaiting(String why) {
+    ledger.waiting(why);
+    emit(new ClusterEvent.Waiting(why));
+  }
+
+  private interface Wait<T> {
+    T end() throws InterruptedException;
+  }
+
+  /** Does something that a request to end interrupts. */
+  private <T> T waiting(Wait<T> wait) {
+    try {
+      formingBegins();
+      return wait.end();
+    } catch (InterruptedException e) {
+      throw new BerthException(Reason.CANCELLED, "interrupted before it was formed again", e);
     } finally {
       formingIsOver();
     }
   }
 
-  private ClusterResult carryOut(Gang gang) {
+  private Verdict live(Gang gang) {
     Map<String, RunRequests> requests = new HashMap<>();
     Thread renewer = renewing(gang);
     try {
@@ -212,15 +353,7 @@ public final class Cluster implements AutoCloseable {
       emit(new ClusterEvent.Formed(gang.plan(), spec));
       formed.complete(spec);
       request.groups().forEach(group -> requests.put(group.type(), new RunRequests(group.run())));
-      List<Task> tasks = new ArrayList<>();
-      for (TaskName name : request.tasks()) {
-        Task task = new Task(name, request, spec, gang, requests.get(name.type()), this::fromTask);
-        tasks.add(task);
-      }
-      for (Task task : tasks) {
-        threads.execute(() -> news.add(new News.TaskEnded(task, task.run())));
-      }
-      return new Life(tasks).live();
+      return new Formation(request, gang, ledger, requests, threads, news, this::emit).live();
     } finally {
       renewer.interrupt();
       gang.release(
@@ -243,8 +376,9 @@ public final class Cluster implements AutoCloseable {
             () -> {
               try {
                 while (true) {
+                  gang.renew();
+                  ledger.catchUp();
                   TimeUnit.NANOSECONDS.sleep(RENEWAL.toNanos());
-                  gang.renew((task, why) -> {});
                 }
               } catch (InterruptedException | CompletionException e) {
                 // The cluster has ended.
@@ -256,14 +390,40 @@ public final class Cluster implements AutoCloseable {
     return renewer;
   }
 
-  private void fromTask(Task task, ClusterEvent event) {
-    emit(event);
-    if (event instanceof ClusterEvent.Started) {
-      news.add(new News.TaskStarted(task));
+  /** Deletes what tasks printed and left, as far as their servers are there. */
+  private void removeRuns(Hosts hosts) {
+    for (TaskStatus task : ledger.status().getTasksList()) {
+      for (TaskAttempt attempt : task.getAttemptsList()) {
+        if (!attempt.getRunId().isEmpty()) {
+          removeRun(hosts, attempt);
+        }
+      }
+    }
+  }
+
+  private void removeRun(Hosts hosts, TaskAttempt attempt) {
+    GpuServer server =
+        GpuServer.unseen(attempt.getServer(), Address.parse(attempt.getServerAddress(), 0));
+    try {
+      hosts.of(server).remove(attempt.getRunId());
+    } catch (BerthException e) {
+      if (e.reason() != Reason.NOT_FOUND) {
+        emit(
+            new ClusterEvent.Note(
+                "what is left of "
+                    + attempt.getRunId()
+                    + " stays on "
+                    + server.name()
+                    + ": "
+                    + e.getMessage()));
+      }
     }
   }
 
   private void emit(ClusterEvent event) {
+    if (event instanceof ClusterEvent.Note note) {
+      ledger.note(note.text());
+    }
     synchronized (telling) {
       if (listenerFailure == null) {
         try {
@@ -274,186 +434,8 @@ public final class Cluster implements AutoCloseable {
         }
       }
     }
-  }
-
-  /**
-   * The part of it in which programs run: decides, in one thread, what each piece of news means.
-   */
-  private final class Life {
-    private final List<Task> tasks;
-    private final Map<TaskName, TaskResult> results = new LinkedHashMap<>();
-    // Those of whose start nothing is known yet.
-    private final Set<Task> missing;
-    private Outcome outcome;
-    private String why = "";
-    private Optional<TaskName> failed = Optional.empty();
-    private OptionalLong startDeadline =
-        OptionalLong.of(System.nanoTime() + request.startTimeout().toNanos());
-    private OptionalLong evaluatorDeadline = OptionalLong.empty();
-
-    Life(List<Task> tasks) {
-      this.tasks = tasks;
-      this.missing = new LinkedHashSet<>(tasks);
+    if (event instanceof ClusterEvent.AllStarted) {
+      started.complete(null);
     }
-
-    ClusterResult live() {
-      while (results.size() < tasks.size()) {
-        News next = next();
-        if (next instanceof News.TaskStarted start) {
-          hasStarted(start.task());
-        } else if (next instanceof News.TaskEnded end) {
-          taskEnded(end.task(), end.result());
-        } else if (next instanceof News.StopAsked asked) {
-          decide(Outcome.CANCELLED, "it was stopped from outside");
-          stopAll(End.CANCELLED, asked.force());
-        } else {
-          timeOver();
-        }
-      }
-      return new ClusterResult(
-          request.name(),
-          outcome,
-          why,
-          failed,
-          tasks.stream().map(task -> results.get(task.name())).toList(),
-          Duration.ofNanos(System.nanoTime() - start));
-    }
-
-    /** The next piece of news; null if a deadline came first. */
-    private News next() {
-      try {
-        OptionalLong deadline = startDeadline.isPresent() ? startDeadline : evaluatorDeadline;
-        return deadline.isEmpty()
-            ? news.take()
-            : news.poll(deadline.getAsLong() - System.nanoTime(), TimeUnit.NANOSECONDS);
-      } catch (InterruptedException e) {
-        return new News.StopAsked(true);
-      }
-    }
-
-    private void hasStarted(Task task) {
-      if (missing.remove(task) && missing.isEmpty()) {
-        startDeadline = OptionalLong.empty();
-        emit(new ClusterEvent.AllStarted());
-        started.complete(null);
-      }
-    }
-
-    private void taskEnded(Task task, TaskResult result) {
-      results.put(task.name(), result);
-      emit(new ClusterEvent.Ended(result));
-      if (outcome != null) {
-        return;
-      }
-      if (!result.well() && !task.name().type().equals(TaskGroup.TENSORBOARD)) {
-        failed = Optional.of(task.name());
-        decide(
-            result.end() == End.TIME_LIMIT ? Outcome.TIME_LIMIT : Outcome.FAILED,
-            task.name() + " on " + task.server() + " " + said(result));
-        emit(new ClusterEvent.Note("the others are stopped"));
-        stopAll(End.CANCELLED, false);
-      } else if (trainingIsOver()) {
-        decide(Outcome.SUCCEEDED, "");
-        startDeadline = OptionalLong.empty();
-        tasks.stream()
-            .filter(each -> group(each).background())
-            .forEach(each -> stop(each, End.STOPPED, false));
-        giveEvaluatorsTime();
-      } else {
-        // A TensorBoard may end without a start, and nobody waits for it then.
-        hasStarted(task);
-      }
-    }
-
-    private void giveEvaluatorsTime() {
-      String evaluators =
-          tasks.stream()
-              .filter(task -> !group(task).background() && !results.containsKey(task.name()))
-              .map(task -> task.name().toString())
-              .collect(Collectors.joining(", "));
-      if (!evaluators.isEmpty()) {
-        // Else nobody would know why it does not end.
-        emit(
-            new ClusterEvent.Note(
-                "the training is over; "
-                    + evaluators
-                    + " may go on for "
-                    + request.evaluatorGrace().toSeconds()
-                    + " s"));
-        evaluatorDeadline = OptionalLong.of(System.nanoTime() + request.evaluatorGrace().toNanos());
-      }
-    }
-
-    private boolean trainingIsOver() {
-      return tasks.stream()
-          .filter(task -> group(task).trains())
-          .allMatch(task -> results.containsKey(task.name()));
-    }
-
-    private void timeOver() {
-      if (startDeadline.isPresent()) {
-        startDeadline = OptionalLong.empty();
-        String late =
-            missing.stream()
-                .filter(task -> task.stage().compareTo(Task.Stage.RUNNING) < 0)
-                .map(task -> task.name() + " on " + task.server() + " (" + task.progress() + ")")
-                .collect(Collectors.joining(", "));
-        // One may have started while a listener kept that from being told.
-        if (!late.isEmpty()) {
-          decide(
-              Outcome.FAILED,
-              "after " + request.startTimeout().toSeconds() + " s there is no " + late);
-          emit(new ClusterEvent.Note(why + "; all are stopped"));
-          stopAll(End.CANCELLED, false);
-        }
-      } else {
-        evaluatorDeadline = OptionalLong.empty();
-        stopAll(End.STOPPED, false);
-      }
-    }
-
-    private void decide(Outcome decision, String because) {
-      if (outcome == null) {
-        outcome = decision;
-        why = because;
-      }
-    }
-
-    private void stopAll(End reason, boolean force) {
-      startDeadline = OptionalLong.empty();
-      tasks.forEach(task -> stop(task, reason, force));
-    }
-
-    // Each by a thread of its own: one server that does not answer must not delay the others.
-    private void stop(Task task, End reason, boolean force) {
-      if (results.containsKey(task.name())) {
-        return;
-      }
-      threads.execute(
-          () -> {
-            try {
-              task.stop(reason, force);
-            } catch (BerthException e) {
-              emit(new ClusterEvent.Note(task.name() + " cannot be stopped: " + e.getMessage()));
-            } catch (InterruptedException e) {
-              // The cluster has ended.
-            }
-          });
-    }
-
-    private TaskGroup group(Task task) {
-      return request.group(task.name());
-    }
-  }
-
-  private static String said(TaskResult result) {
-    return switch (result.end()) {
-      case FINISHED -> "ended with exit code " + result.exitCode().orElse(-1);
-      case TIME_LIMIT -> "was ended because its time was over";
-      case NOT_STARTED -> "could not be started: " + result.why();
-      case OUT_OF_MEMORY -> "ran out of memory: " + result.why();
-      case SERVER_LOST -> "is lost: " + result.why();
-      case CANCELLED, STOPPED -> "was cancelled: " + result.why();
-    };
   }
 }

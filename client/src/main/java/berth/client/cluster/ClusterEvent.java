@@ -1,5 +1,6 @@
 package berth.client.cluster;
 
+import java.time.Duration;
 import java.util.List;
 
 /** Something that happens to a cluster. */
@@ -34,6 +35,19 @@ public sealed interface ClusterEvent {
 
   /** A task ended. */
   record Ended(TaskResult result) implements ClusterEvent {}
+
+  /**
+   * A task will be started again where it was.
+   *
+   * @param attempt which start that will be, from 1
+   * @param pause how long until then
+   * @param why how it ended
+   */
+  record Restarting(TaskName task, int attempt, Duration pause, String why)
+      implements ClusterEvent {}
+
+  /** All of it is stopped, and will be formed and started again. */
+  record Reforming(String why) implements ClusterEvent {}
 
   /** Something else that people may want to know. */
   record Note(String text) implements ClusterEvent {}

@@ -1,6 +1,8 @@
 package berth.client.cluster;
 
+import berth.client.IdleLimit;
 import berth.client.RunSpec;
+import berth.client.Warning;
 import berth.command.Converters;
 import berth.command.DurationConverter;
 import berth.command.GpuOptions.CountConverter;
@@ -46,11 +48,13 @@ public final class ClusterFile {
           "entrypoint",
           "env",
           "exclude",
+          "idle",
           "image",
           "interpreter",
           "labels",
           "mounts",
           "pip",
+          "restart",
           "script",
           "servers",
           "service",
@@ -58,18 +62,35 @@ public final class ClusterFile {
 
   private static final List<String> ALL_KEYS =
       sorted(
+          "checkpoints",
+          "clean",
           "evaluator-grace",
           "files",
           "layout",
+          "max-restarts",
           "name",
+          "restart-pause",
+          "restart-scope",
+          "resubmit",
+          "signal",
           "start-timeout",
           "stop-grace",
+          "success",
           "tasks",
           "time",
+          "ttl",
           "wait");
 
   private static final List<String> TASK_KEYS =
-      sorted("background", "cpus", "gpus", "instances", "memory", "min-gpu-memory", "model");
+      sorted(
+          "background",
+          "cpus",
+          "gpus",
+          "instances",
+          "max-restarts",
+          "memory",
+          "min-gpu-memory",
+          "model");
 
   /** What the same is called elsewhere. */
   private static final Map<String, String> SYNONYMS =
@@ -94,7 +115,17 @@ public final class ClusterFile {
           Map.entry("min-memory", "min-gpu-memory"),
           Map.entry("shm-size", "shm"),
           Map.entry("hosts", "servers"),
-          Map.entry("nodeSelector", "labels"));
+          Map.entry("nodeSelector", "labels"),
+          Map.entry("restartPolicy", "restart"),
+          Map.entry("retries", "max-restarts"),
+          Map.entry("nb-retries", "max-restarts"),
+          Map.entry("backoffLimit", "max-restarts"),
+          Map.entry("successPolicy", "success"),
+          Map.entry("cleanPodPolicy", "clean"),
+          Map.entry("ttlSecondsAfterFinished", "ttl"),
+          Map.entry("activeDeadlineSeconds", "time"),
+          Map.entry("walltime", "time"),
+          Map.entry("checkpoint-dir", "checkpoints"));
 
   private static final Set<String> USUAL_TYPES =
       Set.of(
@@ -162,6 +193,8 @@ public final class ClusterFile {
     all.value("start-timeout", Converters::time).ifPresent(request::startTimeout);
     all.value("stop-grace", ClusterFile::duration).ifPresent(request::stopGrace);
     all.value("evaluator-grace", ClusterFile::duration).ifPresent(request::evaluatorGrace);
+    all.value("restart", text -> said(() -> RestartPolicy.parse(text))).ifPresent(request::restart);
+    request.policy(policy());
     // Tried on nothing, so that what is wrong is found before it is mixed with what tasks say.
     sayForAll(RunSpec.builder());
     request.all(this::sayForAll);
@@ -170,6 +203,20 @@ public final class ClusterFile {
       tasks.pairs("'tasks'", "type: {...}").forEach(pair -> addTask(request, pair));
     }
     return at(place, request::build);
+  }
+
+  private ClusterPolicy policy() {
+    ClusterPolicy usual = ClusterPolicy.USUAL;
+    return new ClusterPolicy(
+        all.value("max-restarts", ClusterFile::restarts).orElse(usual.maxRestarts()),
+        all.value("restart-scope", ClusterFile::wholeRestarts).orElse(usual.wholeRestarts()),
+        all.value("restart-pause", ClusterFile::duration).orElse(usual.restartPause()),
+        all.value("success", text -> said(() -> SuccessRule.parse(text))).orElse(usual.success()),
+        all.value("clean", text -> said(() -> Cleaning.parse(text))).orElse(usual.cleaning()),
+        all.value("ttl", ClusterFile::duration),
+        all.value("signal", text -> said(() -> Warning.parse(text))),
+        all.value("resubmit", ClusterFile::restarts).orElse(usual.resubmissions()),
+        all.value("checkpoints", ClusterFile::folder).orElse(usual.checkpoints()));
   }
 
   private String name() {
@@ -197,6 +244,10 @@ public final class ClusterFile {
     int instances = task.value("instances", ClusterFile::count).orElse(1);
     task.value("background", ClusterFile::yesOrNo)
         .ifPresent(stopped -> request.background(type, stopped));
+    task.value("restart", text -> said(() -> RestartPolicy.parse(text)))
+        .ifPresent(policy -> request.restart(type, policy));
+    task.value("max-restarts", ClusterFile::restarts)
+        .ifPresent(times -> request.maxRestarts(type, times));
     at(place, () -> request.task(type, instances, run -> sayForTask(task, run)));
     TaskGroup group = at(place, () -> request.group(type));
     YamlValue script = task.get("script").or(() -> all.get("script")).orElse(place);
@@ -263,6 +314,7 @@ public final class ClusterFile {
                     mount -> run.mount(mount.source(), mount.target(), mount.readOnly())));
     section.list("exclude").ifPresent(names -> run.exclude(names.toArray(String[]::new)));
     section.value("shm", ClusterFile::size).ifPresent(run::sharedMemory);
+    section.value("idle", text -> said(() -> IdleLimit.parse(text))).ifPresent(run::idle);
   }
 
   private static RunSpec.Mount mount(String text) {
@@ -340,6 +392,33 @@ public final class ClusterFile {
       case "false" -> false;
       default -> throw new TypeConversionException("'" + text + "' is neither true nor false");
     };
+  }
+
+  private static int restarts(String text) {
+    return (int) Math.min(Integer.MAX_VALUE, Converters.number(text, 0));
+  }
+
+  private static boolean wholeRestarts(String text) {
+    return switch (text) {
+      case "task" -> false;
+      case "cluster" -> true;
+      default -> throw new TypeConversionException("'" + text + "' is neither task nor cluster");
+    };
+  }
+
+  private static String folder(String text) {
+    if (!text.startsWith("/")) {
+      throw new TypeConversionException("'" + text + "' is not the absolute path of a folder");
+    }
+    return text;
+  }
+
+  private static <T> T said(Step<T> step) {
+    try {
+      return step.take();
+    } catch (BerthException e) {
+      throw new TypeConversionException(e.getMessage());
+    }
   }
 
   private static ClusterRequest.Layout layout(String text) {

@@ -13,6 +13,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.function.Consumer;
+import java.util.stream.Stream;
 
 /**
  * The tasks that are to work together. Made by a {@link Builder}:
@@ -34,6 +35,7 @@ import java.util.function.Consumer;
  * @param startTimeout how long the tasks may take to start
  * @param stopGrace time between the request to end, and its enforcement
  * @param evaluatorGrace how long the evaluator may go on after the training
+ * @param policy how it is kept alive, and how it ends
  */
 public record ClusterRequest(
     String name,
@@ -43,7 +45,11 @@ public record ClusterRequest(
     Optional<Duration> timeLimit,
     Duration startTimeout,
     Duration stopGrace,
-    Duration evaluatorGrace) {
+    Duration evaluatorGrace,
+    ClusterPolicy policy) {
+  /** The variable in which tasks find the folder that survives them. */
+  static final String CHECKPOINT_FOLDER = "CHECKPOINT_DIR";
+
   private static final int LONGEST_NAME = 100;
   private static final int MOST_TASKS = 10_000;
   private static final Duration LONGEST = Duration.ofDays(36_500);
@@ -82,6 +88,58 @@ public record ClusterRequest(
     checkTime("the time to start", startTimeout, Duration.ofNanos(1));
     checkTime("the time to stop", stopGrace, Duration.ZERO);
     checkTime("the time of the evaluator", evaluatorGrace, Duration.ZERO);
+    policy.timeToLive().ifPresent(time -> checkTime("the time to live", time, Duration.ZERO));
+    checkPolicy(policy, groups, timeLimit);
+  }
+
+  private static void checkPolicy(
+      ClusterPolicy policy, List<TaskGroup> groups, Optional<Duration> timeLimit) {
+    check(
+        policy.resubmissions() == 0 || timeLimit.isPresent(),
+        "it is to start again when its time is over, but its time is not limited: say 'time' too");
+    policy
+        .warning()
+        .ifPresent(
+            warning ->
+                check(
+                    timeLimit.isPresent() && warning.before().compareTo(timeLimit.get()) < 0,
+                    "a signal ahead of the end needs a time limit that is longer than "
+                        + warning.before().toSeconds()
+                        + " s"));
+    check(
+        groups.stream()
+            .anyMatch(group -> group.trains() && group.restart() != RestartPolicy.ALWAYS),
+        "'restart: always' for all tasks that train would never end: 'on-failure' does");
+  }
+
+  /**
+   * The task whose end is that of the training, where one alone decides: the chief, or worker 0.
+   */
+  TaskName leader() {
+    return groups.stream()
+        .filter(group -> TaskGroup.isChief(group.type()))
+        .findFirst()
+        .or(
+            () ->
+                groups.stream().filter(group -> group.type().equals(TaskGroup.WORKER)).findFirst())
+        .filter(TaskGroup::trains)
+        .or(() -> groups.stream().filter(TaskGroup::trains).findFirst())
+        .map(group -> new TaskName(group.type(), 0))
+        .orElseThrow();
+  }
+
+  /** The same with another policy. */
+  public ClusterRequest with(ClusterPolicy other) {
+    return new ClusterRequest(
+        name,
+        groups,
+        layout,
+        waitAtMost,
+        timeLimit,
+        startTimeout,
+        stopGrace,
+        evaluatorGrace,
+        other);
   }
 
   private static void checkTime(String what, Duration time, Duration least) {
@@ -144,6 +202,10 @@ public record ClusterRequest(
     private final List<Consumer<RunSpec.Builder>> all = new ArrayList<>();
     private final Map<String, Begun> groups = new LinkedHashMap<>();
     private final Map<String, Boolean> background = new LinkedHashMap<>();
+    private RestartPolicy restart = RestartPolicy.NEVER;
+    private final Map<String, RestartPolicy> restarts = new LinkedHashMap<>();
+    private final Map<String, Integer> maxRestarts = new LinkedHashMap<>();
+    private ClusterPolicy policy = ClusterPolicy.USUAL;
     private Layout layout = Layout.SPREAD;
     private Optional<Duration> waitAtMost = Optional.empty();
     private Optional<Duration> timeLimit = Optional.empty();
@@ -181,6 +243,30 @@ public record ClusterRequest(
     /** Whether the tasks of a type are stopped when the others are done. */
     public Builder background(String type, boolean stopped) {
       background.put(type, stopped);
+      return this;
+    }
+
+    /** Which ends of tasks are a reason to start them again, unless something else is said. */
+    public Builder restart(RestartPolicy policy) {
+      this.restart = policy;
+      return this;
+    }
+
+    /** The same for the tasks of one type. */
+    public Builder restart(String type, RestartPolicy policy) {
+      restarts.put(type, policy);
+      return this;
+    }
+
+    /** How often each task of a type may be started again. */
+    public Builder maxRestarts(String type, int times) {
+      maxRestarts.put(type, times);
+      return this;
+    }
+
+    /** How it is kept alive, and how it ends. */
+    public Builder policy(ClusterPolicy policy) {
+      this.policy = policy;
       return this;
     }
 
@@ -225,11 +311,19 @@ public record ClusterRequest(
     public ClusterRequest build() {
       List<TaskGroup> built = new ArrayList<>();
       groups.forEach((type, begun) -> built.add(group(type, begun)));
-      background
-          .keySet()
+      Stream.of(background, restarts, maxRestarts)
+          .flatMap(said -> said.keySet().stream())
           .forEach(type -> check(groups.containsKey(type), "there are no tasks '" + type + "'"));
       return new ClusterRequest(
-          name, built, layout, waitAtMost, timeLimit, startTimeout, stopGrace, evaluatorGrace);
+          name,
+          built,
+          layout,
+          waitAtMost,
+          timeLimit,
+          startTimeout,
+          stopGrace,
+          evaluatorGrace,
+          policy);
     }
 
     /**
@@ -247,6 +341,10 @@ public record ClusterRequest(
         run.program(TaskGroup.tensorBoard("."), true);
       }
       begun.details().accept(run);
+      if (!policy.checkpoints().isEmpty()) {
+        run.mount(policy.checkpoints(), policy.checkpoints(), false);
+        run.env(CHECKPOINT_FOLDER, policy.checkpoints());
+      }
       RunSpec spec;
       try {
         spec = run.hostNetwork().build();
@@ -257,7 +355,9 @@ public record ClusterRequest(
           type,
           begun.instances(),
           spec,
-          background.getOrDefault(type, TaskGroup.usuallyInBackground(type)));
+          background.getOrDefault(type, TaskGroup.usuallyInBackground(type)),
+          restarts.getOrDefault(type, restart),
+          maxRestarts.getOrDefault(type, TaskGroup.USUAL_RESTARTS));
     }
   }
 }

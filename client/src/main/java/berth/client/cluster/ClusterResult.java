@@ -4,6 +4,7 @@ import berth.command.ExitCode;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
+import java.util.stream.IntStream;
 
 /**
  * How a cluster ended.
@@ -43,20 +44,31 @@ public record ClusterResult(
 
   /**
    * What a program that stands for the cluster should exit with: 0 only if the training succeeded,
-   * else the exit code of the task that failed first; 124 if the time was over, 125 if no program
-   * is to blame.
+   * else the exit code of the task that failed first; 124 if the time was over or its GPUs were
+   * idle, 125 if no program is to blame.
    */
   public int exitCode() {
+    return exitCode(outcome, failed, tasks);
+  }
+
+  static int exitCode(Outcome outcome, Optional<TaskName> failed, List<TaskResult> tasks) {
     return switch (outcome) {
       case SUCCEEDED -> ExitCode.OK;
       case TIME_LIMIT -> ExitCode.TIME_LIMIT;
       case FAILED, CANCELLED ->
           tasks.stream()
               .filter(task -> failed.equals(Optional.of(task.task())))
-              .flatMapToInt(task -> task.exitCode().stream())
+              .flatMapToInt(ClusterResult::exitCode)
               .filter(code -> code != ExitCode.OK)
               .findFirst()
               .orElse(ExitCode.BERTH_FAILED);
     };
+  }
+
+  // As `berth run` has it.
+  private static IntStream exitCode(TaskResult task) {
+    return task.end() == TaskResult.End.IDLE
+        ? IntStream.of(ExitCode.TIME_LIMIT)
+        : task.exitCode().stream();
   }
 }

@@ -4,7 +4,6 @@ import berth.client.GpuServer;
 import berth.client.RegistryClient;
 import berth.client.ServerFeed;
 import berth.client.ServerFeed.Snapshot;
-import berth.client.ThisUser;
 import berth.client.Turn;
 import berth.client.cluster.Gang.Refused;
 import berth.rpc.BerthException;
@@ -12,12 +11,14 @@ import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.v1.Ahead;
 import berth.v1.AwaitTurnRequest;
+import berth.v1.Owner;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -48,6 +49,9 @@ final class Forming {
 
   private final RegistryClient registry;
   private final ClusterRequest request;
+  private final Owner owner;
+  private final boolean wasPossible;
+  private final Set<String> avoided;
   private final Hosts hosts;
   private final ExecutorService threads;
   private final Consumer<String> waiting;
@@ -55,20 +59,31 @@ final class Forming {
   private final Map<String, Long> resting = new HashMap<>();
   private final Map<String, BerthException> refusals = new LinkedHashMap<>();
   private long possible = start;
+  // Whether the servers that are known now could not have room even if they were empty.
+  private boolean hopeless;
   private String lastTold = "";
   private volatile String obstacle = "";
 
   /**
+   * @param wasPossible whether there was room once: what is missing since may come back, and is
+   *     waited for
+   * @param avoided names of servers that are taken only if there is no way without them
    * @param waiting is told what the cluster waits for, whenever that changes
    */
   Forming(
       RegistryClient registry,
       ClusterRequest request,
+      Owner owner,
+      boolean wasPossible,
+      Set<String> avoided,
       Hosts hosts,
       ExecutorService threads,
       Consumer<String> waiting) {
     this.registry = registry;
     this.request = request;
+    this.owner = owner;
+    this.wasPossible = wasPossible;
+    this.avoided = Set.copyOf(avoided);
     this.hosts = hosts;
     this.threads = threads;
     this.waiting = waiting;
@@ -84,11 +99,17 @@ final class Forming {
     try (ServerFeed feed = new ServerFeed(registry)) {
       Snapshot snapshot = feed.after(0, FIRST_LOOK);
       checkPossible(snapshot.servers());
+      snapshot = awaitPossible(feed, snapshot);
       Turn turn = turn(snapshot.servers(), Duration.ZERO);
       try {
         while (true) {
+          if (hopeless) {
+            // Those behind it may need nothing of what it waits for.
+            turn.close();
+          }
           if (!turn.held()) {
-            // The registry was lost: back to the old place in the line.
+            // Also when the registry was lost: back to the old place in the line.
+            snapshot = awaitPossible(feed, snapshot);
             turn = turn(snapshot.servers(), Duration.ofNanos(System.nanoTime() - start));
           }
           try {
@@ -116,10 +137,37 @@ final class Forming {
     try {
       Planner.place(request, servers);
     } catch (BerthException e) {
-      if (e.reason() != Reason.EXHAUSTED) {
+      if (e.reason() != Reason.EXHAUSTED && !wasPossible) {
         throw e;
       }
       obstacle = e.getMessage();
+    }
+  }
+
+  /**
+   * Returns when there are servers that could have room: nobody can stand in the line for others.
+   *
+   * @throws BerthException INVALID if they have been away for too long
+   */
+  private Snapshot awaitPossible(ServerFeed feed, Snapshot known) {
+    Snapshot snapshot = known;
+    while (true) {
+      try {
+        look(snapshot.servers());
+      } catch (BerthException e) {
+        if (e.reason() != Reason.EXHAUSTED) {
+          throw e;
+        }
+        obstacle = e.getMessage();
+      }
+      if (!hopeless) {
+        return snapshot;
+      }
+      if (left().isZero()) {
+        throw timedOut();
+      }
+      tell(obstacle);
+      snapshot = feed.after(snapshot.version(), shorter(left(), LOOK_AGAIN));
     }
   }
 
@@ -137,7 +185,7 @@ final class Forming {
       }
       ClusterPlan plan = plan(servers);
       try {
-        return Gang.reserve(request, plan, hosts, threads);
+        return Gang.reserve(request, owner, plan, hosts, threads);
       } catch (Refused e) {
         note(e);
       }
@@ -147,18 +195,47 @@ final class Forming {
   private ClusterPlan plan(List<GpuServer> servers) {
     List<GpuServer> willing =
         servers.stream().filter(server -> !refusals.containsKey(server.name())).toList();
+    look(willing);
+    List<GpuServer> ready =
+        willing.stream().filter(server -> !resting.containsKey(server.name())).toList();
     try {
-      Planner.place(request, willing);
-      possible = System.nanoTime();
-    } catch (BerthException e) {
-      throw e.reason() == Reason.EXHAUSTED ? e : impossible(e);
-    }
-    try {
-      return Planner.place(
-          request, willing.stream().filter(server -> !resting.containsKey(server.name())).toList());
+      return placeWithoutAvoided(ready).orElseGet(() -> Planner.place(request, ready));
     } catch (BerthException e) {
       // Without those that have just refused, it may look as if it could never be.
       throw new BerthException(Reason.EXHAUSTED, resting.isEmpty() ? e.getMessage() : obstacle, e);
+    }
+  }
+
+  /**
+   * Finds out whether there is room on servers, or could be.
+   *
+   * @throws BerthException EXHAUSTED if there is none now, anything else if there never will be
+   */
+  private void look(List<GpuServer> servers) {
+    hopeless = false;
+    try {
+      Planner.place(request, servers);
+    } catch (BerthException e) {
+      if (e.reason() != Reason.EXHAUSTED) {
+        throw impossible(e);
+      }
+      possible = System.nanoTime();
+      throw e;
+    }
+    possible = System.nanoTime();
+  }
+
+  private Optional<ClusterPlan> placeWithoutAvoided(List<GpuServer> servers) {
+    if (avoided.isEmpty()) {
+      return Optional.empty();
+    }
+    try {
+      return Optional.of(
+          Planner.place(
+              request,
+              servers.stream().filter(server -> !avoided.contains(server.name())).toList()));
+    } catch (BerthException e) {
+      return Optional.empty();
     }
   }
 
@@ -167,7 +244,8 @@ final class Forming {
     if (!refusals.isEmpty()) {
       return refusals.values().iterator().next();
     }
-    return System.nanoTime() - possible < AWAY.toNanos()
+    hopeless = true;
+    return wasPossible || System.nanoTime() - possible < AWAY.toNanos()
         ? new BerthException(Reason.EXHAUSTED, why.getMessage(), why)
         : why;
   }
@@ -197,7 +275,7 @@ final class Forming {
     AwaitTurnRequest asked =
         AwaitTurnRequest.newBuilder()
             .addAllServers(names)
-            .setOwner(ThisUser.owner())
+            .setOwner(owner)
             .setPurpose("cluster " + request.name())
             .setWaited(Messages.duration(waited))
             .build();

@@ -2,7 +2,6 @@ package berth.client.cluster;
 
 import berth.client.GpuServer;
 import berth.client.RunSpec;
-import berth.client.ThisUser;
 import berth.client.cluster.Hosts.Host;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
@@ -10,9 +9,12 @@ import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.v1.GpuRequest;
 import berth.v1.Lifetime;
+import berth.v1.Owner;
 import berth.v1.RenewRequest;
 import berth.v1.Reservation;
 import berth.v1.ReserveRequest;
+import berth.v1.ReservedGpu;
+import berth.v1.TaskAttempt;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -22,8 +24,9 @@ import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutorService;
+import java.util.concurrent.TimeUnit;
 import java.util.function.BiConsumer;
-import java.util.function.Function;
+import java.util.function.Consumer;
 
 /**
  * The reservations of all tasks of a cluster: there is one for each, or none at all. They end by
@@ -34,6 +37,7 @@ final class Gang {
   static final Duration LEASE = Duration.ofSeconds(30);
 
   private static final Duration TIMEOUT = Duration.ofSeconds(5);
+  private static final Duration ASK_AGAIN = Duration.ofMillis(500);
 
   /** One server did not give what was asked of it, so nobody was asked to keep anything. */
   static final class Refused extends Exception {
@@ -64,7 +68,46 @@ final class Gang {
   }
 
   /** What one task holds. */
-  private record Share(TaskName task, GpuServer server, Host host, Reservation reservation) {}
+  private static final class Share {
+    private final TaskName task;
+    private final GpuServer server;
+    private final Host host;
+    private final Reservation reservation;
+    // When its server last said that it is there.
+    private volatile long heardOf = System.nanoTime();
+    private volatile boolean released;
+
+    Share(TaskName task, GpuServer server, Host host, Reservation reservation) {
+      this.task = task;
+      this.server = server;
+      this.host = host;
+      this.reservation = reservation;
+    }
+
+    void renew() {
+      // A server that restarts may be back long before gRPC would look for it again.
+      host.reservations().connectNow();
+      host.reservations()
+          .renew(
+              RenewRequest.newBuilder()
+                  .setReservationId(reservation.getReservationId())
+                  .setLease(Messages.duration(LEASE))
+                  .build(),
+              TIMEOUT);
+      heardOf = System.nanoTime();
+    }
+
+    void release() {
+      host.reservations().release(reservation.getReservationId(), TIMEOUT);
+      released = true;
+    }
+
+    /** How long until its lease must have ended, and what ran under it. */
+    long nanosUntilGone(Duration stopGrace) {
+      Duration certain = LEASE.plus(stopGrace).plus(TIMEOUT);
+      return heardOf + certain.toNanos() - System.nanoTime();
+    }
+  }
 
   private final ClusterPlan plan;
   private final ExecutorService threads;
@@ -82,14 +125,14 @@ final class Gang {
    * @throws Refused if one does not give it; what others gave is given back then
    */
   static Gang reserve(
-      ClusterRequest request, ClusterPlan plan, Hosts hosts, ExecutorService threads)
+      ClusterRequest request, Owner owner, ClusterPlan plan, Hosts hosts, ExecutorService threads)
       throws Refused {
     Map<TaskName, ReserveRequest> requests = new LinkedHashMap<>();
     Map<TaskName, CompletableFuture<Share>> asked = new LinkedHashMap<>();
     plan.servers()
         .forEach(
             (task, server) -> {
-              requests.put(task, ask(request, task));
+              requests.put(task, ask(request, owner, task));
               asked.put(
                   task,
                   CompletableFuture.supplyAsync(
@@ -144,14 +187,14 @@ final class Gang {
     }
   }
 
-  private static ReserveRequest ask(ClusterRequest request, TaskName task) {
+  private static ReserveRequest ask(ClusterRequest request, Owner owner, TaskName task) {
     RunSpec run = request.group(task).run();
     ReserveRequest.Builder asked =
         ReserveRequest.newBuilder()
             .setPortCount(1)
             // So that a server that restarts still knows it.
             .setLifetime(Lifetime.newBuilder().setDuration(Messages.duration(LEASE)))
-            .setOwner(ThisUser.owner())
+            .setOwner(owner)
             .setPurpose(task + " of cluster " + request.name())
             .setRequestId(UUID.randomUUID().toString());
     if (run.gpus() != 0) {
@@ -164,16 +207,47 @@ final class Gang {
     return asked.build();
   }
 
+  /**
+   * What an earlier supervisor had reserved, which may still be there.
+   *
+   * @param ledger of a cluster that is formed
+   */
+  static Gang restore(ClusterRequest request, Ledger ledger, Hosts hosts, ExecutorService threads) {
+    Map<TaskName, GpuServer> servers = new LinkedHashMap<>();
+    Map<TaskName, Share> shares = new LinkedHashMap<>();
+    for (TaskName task : request.tasks()) {
+      TaskAttempt last = ledger.attempt(task);
+      GpuServer server =
+          GpuServer.unseen(last.getServer(), Address.parse(last.getServerAddress(), 0));
+      Reservation held =
+          Reservation.newBuilder()
+              .setReservationId(last.getReservationId())
+              .addPorts(Address.parse(last.getAddress(), 0).port())
+              .addAllGpus(
+                  last.getGpusList().stream()
+                      .map(index -> ReservedGpu.newBuilder().setIndex(index).build())
+                      .toList())
+              .build();
+      servers.put(task, server);
+      shares.put(task, new Share(task, server, hosts.of(server), held));
+    }
+    return new Gang(new ClusterPlan(servers), threads, shares);
+  }
+
   ClusterPlan plan() {
     return plan;
   }
 
   Reservation reservation(TaskName task) {
-    return shares.get(task).reservation();
+    return shares.get(task).reservation;
+  }
+
+  GpuServer server(TaskName task) {
+    return shares.get(task).server;
   }
 
   Host host(TaskName task) {
-    return shares.get(task).host();
+    return shares.get(task).host;
   }
 
   /** Who is where. */
@@ -182,33 +256,43 @@ final class Gang {
     shares.forEach(
         (task, share) ->
             addresses.put(
-                task,
-                new Address(share.server().address().host(), share.reservation().getPorts(0))));
+                task, new Address(share.server.address().host(), share.reservation.getPorts(0))));
     return new ClusterSpec(addresses);
   }
 
+  /** Keeps everything for a further lease, at all servers that answer. */
+  void renew() {
+    forEach(Share::renew, (task, why) -> {});
+  }
+
   /**
-   * Keeps everything for a further lease.
+   * Whether a task still holds what it had, as of now. A server that does not answer is asked again
+   * until its lease must have ended there: what ran there has been stopped then.
    *
-   * @param failed is told who did not answer, or has nothing to keep
+   * @param stopGrace how long a program may take to end there
+   * @throws InterruptedException if this thread is interrupted meanwhile
    */
-  void renew(BiConsumer<TaskName, BerthException> failed) {
-    forEach(
-        share -> {
-          // A server that restarts may be back long before gRPC would look for it again.
-          share.host().reservations().connectNow();
-          share
-              .host()
-              .reservations()
-              .renew(
-                  RenewRequest.newBuilder()
-                      .setReservationId(share.reservation().getReservationId())
-                      .setLease(Messages.duration(LEASE))
-                      .build(),
-                  TIMEOUT);
-          return null;
-        },
-        failed);
+  boolean holds(TaskName task, Duration stopGrace) throws InterruptedException {
+    Share share = shares.get(task);
+    while (true) {
+      try {
+        share.renew();
+        return true;
+      } catch (BerthException e) {
+        switch (e.reason()) {
+          case NOT_FOUND -> {
+            return false;
+          }
+          case UNAVAILABLE, TIMED_OUT -> {
+            if (share.nanosUntilGone(stopGrace) <= 0) {
+              return false;
+            }
+          }
+          default -> throw e;
+        }
+      }
+      TimeUnit.NANOSECONDS.sleep(ASK_AGAIN.toNanos());
+    }
   }
 
   /**
@@ -218,33 +302,44 @@ final class Gang {
    */
   void release(BiConsumer<TaskName, BerthException> failed) {
     forEach(
-        share -> {
-          share.host().reservations().release(share.reservation().getReservationId(), TIMEOUT);
-          return null;
-        },
+        Share::release,
         (task, why) -> {
-          if (why.reason() != Reason.NOT_FOUND) {
+          if (why.reason() == Reason.NOT_FOUND) {
+            shares.get(task).released = true;
+          } else {
             failed.accept(task, why);
           }
         });
   }
 
-  private void forEach(Function<Share, Void> call, BiConsumer<TaskName, BerthException> failed) {
+  /**
+   * Returns when nothing of it can be left anywhere: on a server that did not answer, when its
+   * lease must have ended.
+   *
+   * @throws InterruptedException if this thread is interrupted meanwhile
+   */
+  void awaitGone(Duration stopGrace) throws InterruptedException {
+    for (Share share : shares.values()) {
+      if (!share.released) {
+        TimeUnit.NANOSECONDS.sleep(share.nanosUntilGone(stopGrace));
+      }
+    }
+  }
+
+  private void forEach(Consumer<Share> call, BiConsumer<TaskName, BerthException> failed) {
     List<CompletableFuture<Void>> pending = new ArrayList<>();
-    shares
-        .values()
-        .forEach(
-            share ->
-                pending.add(
-                    CompletableFuture.supplyAsync(() -> call.apply(share), threads)
-                        .exceptionally(
-                            e -> {
-                              if (e.getCause() instanceof BerthException why) {
-                                failed.accept(share.task(), why);
-                                return null;
-                              }
-                              throw new CompletionException(e);
-                            })));
+    for (Share share : shares.values()) {
+      pending.add(
+          CompletableFuture.runAsync(() -> call.accept(share), threads)
+              .exceptionally(
+                  e -> {
+                    if (e.getCause() instanceof BerthException why) {
+                      failed.accept(share.task, why);
+                      return null;
+                    }
+                    throw new CompletionException(e);
+                  }));
+    }
     pending.forEach(CompletableFuture::join);
   }
 }

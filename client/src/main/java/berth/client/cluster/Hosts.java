@@ -4,14 +4,18 @@ import berth.client.GpuServer;
 import berth.client.ReservationClient;
 import berth.client.RunClient;
 import berth.client.ServerConnection;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
 import berth.v1.ListServicesResponse;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
 
 /** The connections of one cluster to its servers, one each. Any thread may call. */
 final class Hosts implements AutoCloseable {
   private static final Duration TIMEOUT = Duration.ofSeconds(10);
+  private static final Duration ASK_AGAIN = Duration.ofMillis(100);
 
   /** One server. */
   static final class Host implements AutoCloseable {
@@ -36,6 +40,32 @@ final class Hosts implements AutoCloseable {
         services = runs().listServices(TIMEOUT);
       }
       return services;
+    }
+
+    /**
+     * Has it forget a run that has ended.
+     *
+     * @throws BerthException if it does not
+     */
+    void remove(String runId) {
+      long begun = System.nanoTime();
+      while (true) {
+        try {
+          runs().removeRun(runId, TIMEOUT);
+          return;
+        } catch (BerthException e) {
+          // The last things of a run go in the moment after its end.
+          if (e.reason() != Reason.CONFLICT || System.nanoTime() - begun > TIMEOUT.toNanos()) {
+            throw e;
+          }
+        }
+        try {
+          TimeUnit.NANOSECONDS.sleep(ASK_AGAIN.toNanos());
+        } catch (InterruptedException e) {
+          Thread.currentThread().interrupt();
+          throw new BerthException(Reason.CANCELLED, "interrupted while removing " + runId, e);
+        }
+      }
     }
 
     @Override

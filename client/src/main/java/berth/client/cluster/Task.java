@@ -1,13 +1,13 @@
 package berth.client.cluster;
 
 import berth.client.FollowedRun;
-import berth.client.RunClient;
 import berth.client.RunRequests;
-import berth.client.ThisUser;
 import berth.client.cluster.Hosts.Host;
 import berth.client.cluster.TaskResult.End;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
+import berth.rpc.Reason;
+import berth.v1.AttachRunRequest;
 import berth.v1.CancelRunRequest;
 import berth.v1.Limits;
 import berth.v1.OutputStream;
@@ -16,6 +16,8 @@ import berth.v1.ReservedGpu;
 import berth.v1.RunCodeRequest;
 import berth.v1.RunEvent;
 import berth.v1.RunExited;
+import berth.v1.TaskAttempt;
+import berth.v1.WarningSignal;
 import com.google.protobuf.ByteString;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -23,20 +25,25 @@ import java.time.Duration;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
-import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BiConsumer;
+import java.util.function.Consumer;
 
 /**
- * One task of a cluster, from its request to its end, in a thread of its own; any other may stop
- * it.
+ * One start of a task, from its request to its end, in a thread of its own; any other may stop it.
+ * What the ledger knows of it already is not done again.
  */
 final class Task {
   /** The kernel takes no variable that is longer than 128 KiB. */
   private static final int LONGEST_VARIABLE = 100 << 10;
 
   private static final Duration CANCEL_TIMEOUT = Duration.ofSeconds(5);
-  private static final Duration CANCEL_AGAIN = Duration.ofMillis(500);
+  private static final Duration ASK_AGAIN = Duration.ofMillis(500);
+  private static final Duration PATIENCE = Duration.ofSeconds(30);
+  private static final Duration SHORTEST_TIME = Duration.ofSeconds(1);
+
+  /** The variable that says how often a task was started before. */
+  private static final String RESTART_COUNT = "RESTART_COUNT";
 
   /** How far a task has come, for those who wonder why it has not started. */
   enum Stage {
@@ -55,8 +62,10 @@ final class Task {
 
   private final TaskName name;
   private final ClusterRequest request;
+  private final Gang gang;
   private final ClusterSpec spec;
-  private final String server;
+  private final Ledger ledger;
+  private final TaskAttempt attempt;
   private final Host host;
   private final Reservation reservation;
   private final RunRequests requests;
@@ -64,23 +73,32 @@ final class Task {
 
   private volatile Stage stage = Stage.SENDING_FILES;
   private volatile int percent;
-  private String runId = "";
+  private boolean heard;
+  private String runId;
   private RunExited exited;
   private Thread thread;
   // Why it is to end, once somebody wants that.
   private Optional<End> stopped = Optional.empty();
 
+  /**
+   * The last start of a task that the ledger has.
+   *
+   * @param requests makes what is asked of the server
+   */
   Task(
       TaskName name,
       ClusterRequest request,
-      ClusterSpec spec,
       Gang gang,
+      Ledger ledger,
       RunRequests requests,
       BiConsumer<Task, ClusterEvent> events) {
     this.name = name;
     this.request = request;
-    this.spec = spec;
-    this.server = gang.plan().servers().get(name).name();
+    this.gang = gang;
+    this.spec = gang.spec();
+    this.ledger = ledger;
+    this.attempt = ledger.attempt(name);
+    this.runId = attempt.getRunId();
     this.host = gang.host(name);
     this.reservation = gang.reservation(name);
     this.requests = requests;
@@ -92,7 +110,7 @@ final class Task {
   }
 
   String server() {
-    return server;
+    return attempt.getServer();
   }
 
   Stage stage() {
@@ -107,34 +125,93 @@ final class Task {
   /** Runs it, and returns when it has ended. */
   TaskResult run() {
     try {
-      synchronized (this) {
-        if (stopped.isPresent()) {
-          return result(stopped.get(), OptionalInt.empty(), "it was stopped before its start");
-        }
-        thread = Thread.currentThread();
+      if (runId.isEmpty()) {
+        launch();
       }
-      RunCodeRequest asked = prepared();
-      synchronized (this) {
-        // From here on its run is cancelled rather than this thread interrupted.
-        thread = null;
-        Thread.interrupted();
-        if (stopped.isPresent()) {
-          return result(stopped.get(), OptionalInt.empty(), "it was stopped before its start");
-        }
+      if (exited == null && !runId.isEmpty()) {
+        follow();
       }
-      new FollowedRun(host.runs(), this::take).run(asked);
-      return result();
-    } catch (BerthException | IOException e) {
-      return failed(e.getMessage());
+      return exited == null ? stoppedBeforeStart() : result();
+    } catch (BerthException e) {
+      return failed(e.reason(), e.getMessage());
+    } catch (IOException e) {
+      return failed(Reason.INVALID, e.getMessage());
     } catch (RuntimeException | Error e) {
       // Nobody expects it, but the others must not wait for this one for ever.
-      return failed(e.toString());
+      return failed(Reason.INTERNAL, e.toString());
     } finally {
       synchronized (this) {
         thread = null;
         Thread.interrupted();
         stage = Stage.ENDED;
         notifyAll();
+      }
+    }
+  }
+
+  /** Has its server run it. Returns at its end, or, if it outlives its caller, when it is taken. */
+  private void launch() throws IOException {
+    synchronized (this) {
+      if (stopped.isPresent()) {
+        return;
+      }
+      thread = Thread.currentThread();
+    }
+    RunCodeRequest asked = prepared();
+    synchronized (this) {
+      // From here on its run is cancelled rather than this thread interrupted.
+      thread = null;
+      Thread.interrupted();
+      if (stopped.isPresent()) {
+        return;
+      }
+    }
+    patiently(followed -> followed.run(asked));
+  }
+
+  private void follow() {
+    patiently(
+        followed ->
+            followed.attach(
+                AttachRunRequest.newBuilder()
+                    .setRunId(runId)
+                    .setHolding(!ledger.supervised())
+                    .setNoOutput(ledger.supervised())
+                    .build()));
+  }
+
+  /**
+   * Calls a server that may be about to come back. A request that it has already is recognised by
+   * its id.
+   */
+  private void patiently(Consumer<FollowedRun> call) {
+    long firstTry = System.nanoTime();
+    boolean told = false;
+    while (true) {
+      heard = false;
+      try {
+        call.accept(new FollowedRun(host.runs(), this::take));
+        return;
+      } catch (BerthException e) {
+        boolean again =
+            e.reason() == Reason.UNAVAILABLE
+                && !heard
+                && !(runId.isEmpty() && stopped().isPresent())
+                && System.nanoTime() - firstTry < PATIENCE.toNanos();
+        if (!again) {
+          throw e;
+        }
+        if (!told && runId.isEmpty()) {
+          told = true;
+          tell(new ClusterEvent.Note(name + " cannot be started yet: " + e.getMessage()));
+        }
+      }
+      host.reservations().connectNow();
+      try {
+        pause();
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+        throw new BerthException(Reason.CANCELLED, "interrupted while starting " + name, e);
       }
     }
   }
@@ -149,12 +226,13 @@ final class Task {
    */
   void stop(End why, boolean force) throws InterruptedException {
     CancelRunRequest.Builder asked =
-        CancelRunRequest.newBuilder().setBy(ThisUser.owner()).setForce(force);
+        CancelRunRequest.newBuilder().setBy(ledger.owner()).setForce(force);
     synchronized (this) {
       stopped = stopped.or(() -> Optional.of(why));
       if (thread != null) {
         thread.interrupt();
       }
+      notifyAll();
       while (runId.isEmpty() && stage != Stage.ENDED) {
         wait();
       }
@@ -189,7 +267,7 @@ final class Task {
 
   private synchronized void pause() throws InterruptedException {
     if (stage != Stage.ENDED) {
-      TimeUnit.NANOSECONDS.timedWait(this, CANCEL_AGAIN.toNanos());
+      TimeUnit.NANOSECONDS.timedWait(this, ASK_AGAIN.toNanos());
     }
   }
 
@@ -198,20 +276,40 @@ final class Task {
   }
 
   private RunCodeRequest prepared() throws IOException {
-    RunClient client = host.runs();
     RunCodeRequest.Builder asked =
         requests
             .request()
             .setName(name + " of cluster " + request.name())
-            .setOwner(ThisUser.owner())
+            .setOwner(ledger.owner())
             .setReservationId(reservation.getReservationId())
-            .setRequestId(UUID.randomUUID().toString());
-    Limits.Builder limits =
-        asked.getLimitsBuilder().setStopGrace(Messages.duration(request.stopGrace()));
-    request.timeLimit().ifPresent(limit -> limits.setTime(Messages.duration(limit)));
+            .setDetached(ledger.supervised())
+            .setRequestId(attempt.getRequestId());
+    addLimits(asked.getLimitsBuilder());
     addWhoIsWhere(asked);
-    requests.complete(asked, client, host.services(), word -> spec.filled(word, name));
+    addVariable(asked, RESTART_COUNT, Integer.toString(attempt.getNumber() - 1));
+    requests.complete(asked, host.runs(), host.services(), word -> spec.filled(word, name));
     return asked.build();
+  }
+
+  // The server keeps to them also when nobody is there who watches.
+  private void addLimits(Limits.Builder limits) {
+    limits.setStopGrace(Messages.duration(request.stopGrace()));
+    Optional<Duration> left = ledger.timeLeft().map(time -> longer(time, SHORTEST_TIME));
+    left.ifPresent(time -> limits.setTime(Messages.duration(time)));
+    request
+        .policy()
+        .warning()
+        .filter(warning -> left.orElseThrow().compareTo(warning.before()) > 0)
+        .ifPresent(
+            warning ->
+                limits.setWarning(
+                    WarningSignal.newBuilder()
+                        .setSignal(warning.signal())
+                        .setBefore(Messages.duration(warning.before()))));
+  }
+
+  private static Duration longer(Duration a, Duration b) {
+    return a.compareTo(b) > 0 ? a : b;
   }
 
   private void addWhoIsWhere(RunCodeRequest.Builder asked) {
@@ -237,6 +335,7 @@ final class Task {
   }
 
   private void take(RunEvent event) {
+    heard = true;
     switch (event.getEventCase()) {
       case ACCEPTED -> accepted(event.getAccepted().getRunId());
       case PULLING -> {
@@ -246,6 +345,7 @@ final class Task {
       }
       case STARTED -> {
         stage = Stage.RUNNING;
+        ledger.started(name);
         event
             .getStarted()
             .getNotEnforcedList()
@@ -253,7 +353,7 @@ final class Task {
         tell(
             new ClusterEvent.Started(
                 name,
-                server,
+                server(),
                 runId,
                 reservation.getGpusList().stream().map(ReservedGpu::getIndex).toList()));
       }
@@ -266,31 +366,42 @@ final class Task {
       case TRUNCATED ->
           tell(
               new ClusterEvent.Note(
-                  "the output of " + name + " is longer than " + server + " keeps"));
+                  "the output of " + name + " is longer than " + server() + " keeps"));
       case EXITED -> exited = event.getExited();
       case QUEUED, RESERVED, EVENT_NOT_SET -> {}
     }
   }
 
-  private synchronized void accepted(String run) {
-    runId = run;
-    stage = Stage.ACCEPTED;
-    // Somebody may wait for it, to cancel it.
-    notifyAll();
+  private void accepted(String run) {
+    if (!run.equals(runId)) {
+      ledger.accepted(name, run);
+    }
+    synchronized (this) {
+      runId = run;
+      stage = Stage.ACCEPTED;
+      // Somebody may wait for it, to cancel it.
+      notifyAll();
+    }
   }
 
   private TaskResult result() {
-    OptionalInt code = OptionalInt.of(exited.getExitCode());
+    // One whose program never ran has none.
+    OptionalInt code =
+        stage == Stage.RUNNING ? OptionalInt.of(exited.getExitCode()) : OptionalInt.empty();
     return switch (exited.getReason()) {
       // A program may well end by itself in the moment in which it is stopped.
-      case EXIT_REASON_FINISHED -> finished(code);
+      case EXIT_REASON_FINISHED -> finished(exited.getExitCode());
       case EXIT_REASON_CANCELLED ->
-          result(stopped().orElse(End.CANCELLED), code, stopped().map(End::words).orElse(said()));
+          stopped().isEmpty() && !stillHeld()
+              ? result(End.SERVER_LOST, OptionalInt.empty(), "what it held there is gone")
+              : result(
+                  stopped().orElse(End.CANCELLED), code, stopped().map(End::words).orElse(said()));
       case EXIT_REASON_TIME_LIMIT -> result(End.TIME_LIMIT, code, "its time was over");
       case EXIT_REASON_OUT_OF_MEMORY -> result(End.OUT_OF_MEMORY, code, said());
+      case EXIT_REASON_IDLE -> result(End.IDLE, code, said());
       case EXIT_REASON_SERVER_LOST -> result(End.SERVER_LOST, OptionalInt.empty(), said());
-      case EXIT_REASON_IMAGE_NOT_FOUND,
-          EXIT_REASON_START_FAILED,
+      case EXIT_REASON_IMAGE_NOT_FOUND -> result(End.UNSTARTABLE, OptionalInt.empty(), said());
+      case EXIT_REASON_START_FAILED,
           EXIT_REASON_NOT_RESERVED,
           EXIT_REASON_UNSPECIFIED,
           UNRECOGNIZED ->
@@ -298,20 +409,42 @@ final class Task {
     };
   }
 
-  private TaskResult finished(OptionalInt code) {
-    if (stopped().isPresent() && code.getAsInt() != 0) {
-      return result(stopped().get(), code, stopped().get().words());
+  private TaskResult finished(int code) {
+    if (stopped().isPresent() && code != 0) {
+      return result(stopped().get(), OptionalInt.of(code), stopped().get().words());
     }
-    return result(End.FINISHED, code, code.getAsInt() == 0 ? "" : "exit code " + code.getAsInt());
+    return result(End.FINISHED, OptionalInt.of(code), code == 0 ? "" : "exit code " + code);
   }
 
-  private TaskResult failed(String why) {
+  private TaskResult stoppedBeforeStart() {
+    return result(
+        stopped().orElse(End.CANCELLED), OptionalInt.empty(), "it was stopped before its start");
+  }
+
+  private TaskResult failed(Reason reason, String why) {
     if (stopped().isPresent() && stage != Stage.RUNNING) {
       return result(stopped().get(), OptionalInt.empty(), stopped().get().words());
     }
-    return stage == Stage.RUNNING
-        ? result(End.SERVER_LOST, OptionalInt.empty(), why)
-        : result(End.NOT_STARTED, OptionalInt.empty(), why);
+    if (stage == Stage.RUNNING || !attempt.getRunId().isEmpty()) {
+      return result(End.SERVER_LOST, OptionalInt.empty(), why);
+    }
+    boolean forEver =
+        switch (reason) {
+          case INVALID, DENIED, UNAUTHENTICATED, UNSUPPORTED -> true;
+          case NOT_FOUND -> stillHeld();
+          default -> false;
+        };
+    return result(forEver ? End.UNSTARTABLE : End.NOT_STARTED, OptionalInt.empty(), why);
+  }
+
+  // One whose reservation has ended was not cancelled by anybody.
+  private boolean stillHeld() {
+    try {
+      return gang.holds(name, Duration.ZERO);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      return true;
+    }
   }
 
   private synchronized Optional<End> stopped() {
@@ -325,11 +458,12 @@ final class Task {
   private TaskResult result(End end, OptionalInt code, String why) {
     return new TaskResult(
         name,
-        server,
+        server(),
         runId,
         end,
         code,
         why,
-        exited == null ? Duration.ZERO : Messages.duration(exited.getWallTime()));
+        exited == null ? Duration.ZERO : Messages.duration(exited.getWallTime()),
+        attempt.getNumber());
   }
 }

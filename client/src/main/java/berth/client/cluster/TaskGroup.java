@@ -13,8 +13,18 @@ import java.util.stream.IntStream;
  * @param run what each of them is, needs and may; its servers, exclusions and labels say where
  * @param background whether its tasks never end by themselves, and are stopped when the others are
  *     done
+ * @param restart which ends are a reason to start a task again
+ * @param maxRestarts how often each task may be started again
  */
-public record TaskGroup(String type, int instances, RunSpec run, boolean background) {
+public record TaskGroup(
+    String type,
+    int instances,
+    RunSpec run,
+    boolean background,
+    RestartPolicy restart,
+    int maxRestarts) {
+  static final int USUAL_RESTARTS = 10;
+
   /** Stores the variables of a model. */
   public static final String PS = "ps";
 
@@ -40,6 +50,7 @@ public record TaskGroup(String type, int instances, RunSpec run, boolean backgro
         type,
         instances == 1 || !isChief(type),
         "asks for " + instances + " instances, but a cluster has one at most");
+    check(type, maxRestarts >= 0, "may not be started again " + maxRestarts + " times");
     check(type, run.ports() == 0, "asks for ports; every task of a cluster has one anyway");
   }
 

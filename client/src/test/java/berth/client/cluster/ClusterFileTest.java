@@ -3,8 +3,10 @@ package berth.client.cluster;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import berth.client.IdleLimit;
 import berth.client.Program;
 import berth.client.RunSpec;
+import berth.client.Warning;
 import berth.rpc.Reason;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -145,6 +147,56 @@ class ClusterFileTest {
   }
 
   @Test
+  void readsHowItIsKeptAlive() {
+    ClusterRequest request =
+        parse(
+            """
+            image: a
+            restart: exit-code
+            max-restarts: 7
+            restart-scope: cluster
+            restart-pause: 10s
+            success: 80%
+            clean: ps
+            ttl: 2d
+            time: 8h
+            signal: USR1@90
+            resubmit: 3
+            checkpoints: /nfs/study
+            idle: 5%@30m
+            tasks:
+              worker: {gpus: 1, max-restarts: 2}
+              ps: {restart: always}
+            """);
+
+    assertThat(request)
+        .isEqualTo(
+            ClusterRequest.named("c")
+                .all(run -> run.image("a").idle(new IdleLimit(5, Duration.ofMinutes(30))))
+                .task("worker", 1, run -> run.gpus(1))
+                .task("ps", 1, run -> {})
+                .restart(RestartPolicy.EXIT_CODE)
+                .restart("ps", RestartPolicy.ALWAYS)
+                .maxRestarts("worker", 2)
+                .timeLimit(Duration.ofHours(8))
+                .policy(
+                    new ClusterPolicy(
+                        7,
+                        true,
+                        Duration.ofSeconds(10),
+                        SuccessRule.share(80),
+                        Cleaning.PS,
+                        Optional.of(Duration.ofDays(2)),
+                        Optional.of(new Warning("USR1", Duration.ofSeconds(90))),
+                        3,
+                        "/nfs/study"))
+                .build());
+    assertThat(request.groups().get(1).run().env()).containsEntry("CHECKPOINT_DIR", "/nfs/study");
+    assertThat(request.groups().get(1).run().mounts())
+        .containsExactly(new RunSpec.Mount("/nfs/study", "/nfs/study", false));
+  }
+
+  @Test
   void needsNoMoreThanATaskAndWhatItRuns() throws IOException {
     Path file =
         Files.writeString(folder.resolve("my mnist.v2.yaml"), "tasks: {worker: {image: a}}");
@@ -279,13 +331,15 @@ class ClusterFileTest {
             + " 'key: value'",
         "tasks: {worker: {image: a} | 1: not YAML: ...",
         // keys
-        "instnaces: 2 | 1: unknown key 'instnaces'; known keys: command, entrypoint, env,"
-            + " evaluator-grace, exclude, files, image, interpreter, labels, layout, mounts, name,"
-            + " pip, script, servers, service, shm, start-timeout, stop-grace, tasks, time, wait",
+        "instnaces: 2 | 1: unknown key 'instnaces'; known keys: checkpoints, clean, command,"
+            + " entrypoint, env, evaluator-grace, exclude, files, idle, image, interpreter, labels,"
+            + " layout, max-restarts, mounts, name, pip, restart, restart-pause, restart-scope,"
+            + " resubmit, script, servers, service, shm, signal, start-timeout, stop-grace,"
+            + " success, tasks, time, ttl, wait",
         "tasks:~_worker:~__instance: 2 | 3: unknown key 'instance' of task 'worker' (did you mean"
             + " 'instances'?); known keys: background, command, cpus, entrypoint, env, exclude,"
-            + " gpus, image, instances, interpreter, labels, memory, min-gpu-memory, model, mounts,"
-            + " pip, script, servers, service, shm",
+            + " gpus, idle, image, instances, interpreter, labels, max-restarts, memory,"
+            + " min-gpu-memory, model, mounts, pip, restart, script, servers, service, shm",
         "tasks:~_worker:~__replicas: 2 | 3: unknown key 'replicas' of task 'worker' (did you mean"
             + " 'instances'?); ...",
         "tasks:~_worker:~__min_gpu_memory: 2g | 3: unknown key 'min_gpu_memory' of task 'worker'"
@@ -413,6 +467,32 @@ class ClusterFileTest {
             + " the last \\ in: a \\",
         "image: \"a\\0\"~tasks: {worker: } | 1: 'image' has a NUL in its value",
         "files: \"a\\0\"~tasks: {worker: } | 1: 'files' has a NUL in its value",
+        "restart: OnFailure~tasks: {worker: } | 1: 'restart': 'OnFailure' is none of never,"
+            + " on-failure, exit-code, always",
+        "restartPolicy: a~tasks: {worker: } | 1: unknown key 'restartPolicy' (did you mean"
+            + " 'restart'?); ...",
+        "backoffLimit: 3~tasks: {worker: } | 1: unknown key 'backoffLimit' (did you mean"
+            + " 'max-restarts'?); ...",
+        "max-restarts: -1~tasks: {worker: } | 1: 'max-restarts': '-1' ...",
+        "success: some~tasks: {worker: } | 1: 'success': 'some' is neither chief nor workers nor a"
+            + " share such as 80%",
+        "success: 101%~tasks: {worker: } | 1: 'success': 101 % of the workers cannot be done; from"
+            + " 1 to 100 can",
+        "clean: Running~tasks: {worker: } | 1: 'clean': 'Running' is none of all, running, ps,"
+            + " none",
+        "restart-scope: job~tasks: {worker: } | 1: 'restart-scope': 'job' is neither task nor"
+            + " cluster",
+        "checkpoints: here~tasks: {worker: } | 1: 'checkpoints': 'here' is not the absolute path of"
+            + " a folder",
+        "signal: USR1~tasks: {worker: } | 1: 'signal': 'USR1' is not a signal and a time, such as"
+            + " USR1@60 or USR1@2m",
+        "idle: 5~tasks: {worker: } | 1: 'idle': '5' is not a percentage and a time, such as 5%@30m",
+        "image: a~resubmit: 2~tasks:~_worker: {} | 3: it is to start again when its time is over,"
+            + " but its time is not limited: say 'time' too",
+        "image: a~signal: USR1@60~time: 30s~tasks:~_worker: {} | 4: a signal ahead of the end needs"
+            + " a time limit that is longer than 60 s",
+        "image: a~restart: always~tasks:~_worker: {} | 3: 'restart: always' for all tasks that"
+            + " train would never end: 'on-failure' does",
       })
   void tellsTheMistakeAndItsPlace(String text, String message) {
     String yaml = text.replace('~', '\n').replaceAll("(?m)(^|\\G)_", "  ");

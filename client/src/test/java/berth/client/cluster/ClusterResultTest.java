@@ -16,7 +16,7 @@ class ClusterResultTest {
   private static final TaskName TENSORBOARD = new TaskName("tensorboard", 0);
 
   private static TaskResult ended(TaskName task, End end, OptionalInt code) {
-    return new TaskResult(task, "gpu1", "run-1", end, code, "", Duration.ZERO);
+    return new TaskResult(task, "gpu1", "run-1", end, code, "", Duration.ZERO, 1);
   }
 
   private static TaskResult exited(TaskName task, int code) {

@@ -97,7 +97,9 @@ class ClusterStartTest {
       within(cluster.formed());
       cluster.stop();
 
-      assertThat(within(cluster.ended()).outcome()).isEqualTo(Outcome.CANCELLED);
+      ClusterResult result = within(cluster.ended());
+      assertThat(result.outcome()).isEqualTo(Outcome.CANCELLED);
+      assertThat(result.tasks().get(0).exitCode()).isEmpty();
     }
   }
 

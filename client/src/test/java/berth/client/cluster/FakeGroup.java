@@ -6,6 +6,7 @@ import berth.fake.FakeServer;
 import berth.v1.AwaitTurnResponse;
 import berth.v1.Server;
 import berth.v1.WatchServersResponse;
+import io.grpc.stub.ServerCallStreamObserver;
 import io.grpc.stub.StreamObserver;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -33,6 +34,8 @@ final class FakeGroup implements AutoCloseable {
   FakeGroup() {
     registry.onWatch =
         (request, watcher) -> {
+          ((ServerCallStreamObserver<WatchServersResponse>) watcher)
+              .setOnCancelHandler(() -> watchers.remove(watcher));
           watcher.onNext(news().setReset(true).addAllServers(known).build());
           watchers.add(watcher);
         };
@@ -71,12 +74,14 @@ final class FakeGroup implements AutoCloseable {
 
   /** Lets the registry say something of a server. */
   void tell(Server server) {
+    knows(server);
     WatchServersResponse change = news().addServers(server).build();
     watchers.forEach(watcher -> watcher.onNext(change));
   }
 
   /** Lets the registry say that a server is gone. */
   void tellGone(String name) {
+    known.removeIf(each -> each.getInfo().getName().equals(name));
     WatchServersResponse change = news().addRemoved(name).build();
     watchers.forEach(watcher -> watcher.onNext(change));
   }

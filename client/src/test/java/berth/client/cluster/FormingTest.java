@@ -7,6 +7,7 @@ import static org.awaitility.Awaitility.await;
 import berth.fake.FakeRegistry;
 import berth.fake.FakeServer;
 import berth.rpc.BerthException;
+import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.v1.Ahead;
 import berth.v1.AwaitTurnResponse;
@@ -146,6 +147,29 @@ class FormingTest {
 
       group.tell(FakeRegistry.server("a", server.address(), 1, 1));
 
+      cluster.formed().join();
+    }
+  }
+
+  @Test
+  void whoWaitsForAServerThatIsAwayStandsInNobodysWay() throws InterruptedException {
+    FakeServer server = group.server("a", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE);
+    group.knows(FakeRegistry.server("a", server.address(), 0, 1));
+
+    try (Cluster cluster = group.start(workers(1), events::add)) {
+      FakeRegistry.Waiting first = group.registry.waiting.take();
+      first.stream().onNext(AwaitTurnResponse.newBuilder().setTurn(true).build());
+      await().atMost(PATIENCE).until(() -> events.size() == 1);
+      group.tellGone("a");
+      await().atMost(PATIENCE).until(() -> first.stream().isCancelled());
+      assertThat(group.registry.waiting).isEmpty();
+
+      group.tell(FakeRegistry.server("a", server.address(), 1, 1));
+
+      FakeRegistry.Waiting second = group.registry.waiting.take();
+      assertThat(second.request().getServersList()).containsExactly("a");
+      assertThat(Messages.duration(second.request().getWaited())).isPositive();
+      second.stream().onNext(AwaitTurnResponse.newBuilder().setTurn(true).build());
       cluster.formed().join();
     }
   }

@@ -13,6 +13,8 @@ import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.concurrent.Future;
 import java.util.function.Function;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * A reservation together with what holds it: the locks of this process, keepers that hold them too,
@@ -21,6 +23,8 @@ import java.util.function.Function;
  * another. Guarded by the lock of {@link Reservations}.
  */
 final class HeldReservation {
+  private static final Logger log = LoggerFactory.getLogger(HeldReservation.class);
+
   /** What a keeper has inherited: descriptors of the GPUs' lock files, and of the ports'. */
   record Kept(Keeper keeper, List<Integer> gpuDescriptors, List<Integer> portDescriptors) {}
 
@@ -279,7 +283,7 @@ final class HeldReservation {
       if (holds.isEmpty() && own.isEmpty()) {
         store.delete(reservation.id());
       } else {
-        save();
+        trySave();
       }
       end(hold);
       return false;
@@ -341,12 +345,21 @@ final class HeldReservation {
     }
     lease = Optional.of(next);
     reservation = reservation.expiring(expiryIn.apply(next));
-    if (newer.isPresent()) {
-      keepBy(newer.get());
-    } else if (held()) {
-      save();
+    if (newer.isEmpty()) {
+      if (held()) {
+        trySave();
+      }
+      return;
     }
-    older.ifPresent(kept -> kept.keeper.kill());
+    try {
+      keepBy(newer.get());
+      older.ifPresent(kept -> kept.keeper.kill());
+    } catch (BerthException e) {
+      // Should this process be killed too, the older keeper is not enough. But a full disk alone
+      // must not end what runs.
+      log.warn(
+          "{} is prolonged, but that cannot be written down: {}", reservation.id(), e.getMessage());
+    }
   }
 
   /**
@@ -394,6 +407,17 @@ final class HeldReservation {
       throw e;
     }
     gated.goOn();
+  }
+
+  // For what must go on also when it cannot be written down. What is left on disk then knows
+  // keepers
+  // that have ended, or an older lease: less than is held, never more.
+  private void trySave() {
+    try {
+      save();
+    } catch (BerthException e) {
+      log.warn("what becomes of {} cannot be written down: {}", reservation.id(), e.getMessage());
+    }
   }
 
   private void save() {

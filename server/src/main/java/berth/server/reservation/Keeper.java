@@ -8,7 +8,6 @@ import com.sun.jna.NativeLong;
 import com.sun.jna.StringArray;
 import com.sun.jna.ptr.IntByReference;
 import java.io.File;
-import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -135,7 +134,7 @@ record Keeper(int pid, long started) {
 
   /** Whether this very process still runs. */
   boolean alive() {
-    return startOf(pid).equals(OptionalLong.of(started));
+    return KernelFiles.startOf(pid).equals(OptionalLong.of(started));
   }
 
   /** Completes when the process has ended. */
@@ -256,23 +255,6 @@ record Keeper(int pid, long started) {
     }
   }
 
-  /**
-   * Field 22 of /proc/PID/stat; empty if there is no such process, or only what its parent has not
-   * reaped of it.
-   */
-  static OptionalLong startOf(int pid) {
-    try {
-      String stat = Files.readString(Path.of("/proc/" + pid + "/stat"));
-      // The second field is a name in brackets, in which anything may stand.
-      String[] fields = stat.substring(stat.lastIndexOf(')') + 2).split(" ");
-      return fields[0].equals("Z")
-          ? OptionalLong.empty()
-          : OptionalLong.of(Long.parseLong(fields[19]));
-    } catch (IOException e) {
-      return OptionalLong.empty();
-    }
-  }
-
   private static Gated gated(String script, List<Integer> descriptors, String... arguments) {
     int[] pipe = new int[2];
     LibC.INSTANCE.pipe2(pipe, LibC.O_CLOEXEC);
@@ -339,7 +321,7 @@ record Keeper(int pid, long started) {
       c.posix_spawn_file_actions_destroy(actions);
       c.posix_spawnattr_destroy(attributes);
     }
-    return new Keeper(pid.getValue(), startOf(pid.getValue()).orElse(0));
+    return new Keeper(pid.getValue(), KernelFiles.startOf(pid.getValue()).orElse(0));
   }
 
   private static int highestDescriptor() {

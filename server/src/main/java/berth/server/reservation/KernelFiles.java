@@ -4,6 +4,7 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.OptionalLong;
 
 /** Reads files of the kernel's, which must be read in one go. */
 public final class KernelFiles {
@@ -17,6 +18,23 @@ public final class KernelFiles {
       return firstLine(BOOT_ID);
     } catch (IOException e) {
       return "unknown";
+    }
+  }
+
+  /**
+   * When a process started, in the kernel's ticks since the boot: that tells it from a later one of
+   * the same id. Empty if there is no such process, or only what its parent has not reaped of it.
+   */
+  public static OptionalLong startOf(int pid) {
+    try {
+      String stat = Files.readString(Path.of("/proc/" + pid + "/stat"));
+      // The second field is a name in brackets, in which anything may stand.
+      String[] fields = stat.substring(stat.lastIndexOf(')') + 2).split(" ");
+      return fields[0].equals("Z")
+          ? OptionalLong.empty()
+          : OptionalLong.of(Long.parseLong(fields[19]));
+    } catch (IOException e) {
+      return OptionalLong.empty();
     }
   }
 

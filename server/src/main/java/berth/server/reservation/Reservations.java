@@ -151,10 +151,16 @@ public final class Reservations implements AutoCloseable {
     find(id);
   }
 
-  /** Prolongs a reservation: by {@code lease} from now, or by as long as before. */
+  /**
+   * Prolongs a reservation: by {@code lease} from now, or by as long as before.
+   *
+   * @throws BerthException NOT_FOUND if there is no such reservation, UNAVAILABLE when this server
+   *     stops
+   */
   public Reservation renew(String id, Optional<Duration> lease) {
     lease.ifPresent(Lifetime::checkLease);
     synchronized (this) {
+      refuseIfStopping();
       HeldReservation reservation = find(id);
       reservation.prolong(lease, this::expiryIn);
       expireAt(reservation);
@@ -165,6 +171,7 @@ public final class Reservations implements AutoCloseable {
   /** Ends a reservation. What it held is free when this returns. */
   public void release(String id) {
     synchronized (this) {
+      refuseIfStopping();
       List<String> runs = find(id).reservation().runIds();
       if (!runs.isEmpty()) {
         throw new BerthException(
@@ -378,8 +385,16 @@ public final class Reservations implements AutoCloseable {
     boolean tooEarly =
         kept.expires().map(expiry -> expiry.nanos() - nanoClock.getAsLong() > 0).orElse(false)
             || kept.process().stream().anyMatch(pid -> ProcessHandle.of(pid).isPresent());
-    if (tooEarly && reservation.replaceKeeper(nanoClock.getAsLong())) {
-      log.warn("the keeper of {} was killed; started another", id);
+    boolean replaced;
+    try {
+      replaced = tooEarly && reservation.replaceKeeper(nanoClock.getAsLong());
+    } catch (BerthException e) {
+      // The locks are this process's too, and the next renewal tries again.
+      log.warn("{} has no keeper: {}", id, e.getMessage());
+      return;
+    }
+    if (replaced) {
+      log.warn("the keeper of {} has ended too early; started another", id);
       watch(reservation);
     } else {
       end(id, tooEarly ? "somebody killed its keeper" : "its process has ended");

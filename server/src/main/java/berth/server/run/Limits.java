@@ -2,6 +2,7 @@ package berth.server.run;
 
 import static berth.server.run.RunSpec.invalid;
 
+import java.math.BigDecimal;
 import java.time.Duration;
 import java.util.Locale;
 import java.util.Optional;
@@ -15,6 +16,7 @@ import java.util.OptionalLong;
  * @param stopGrace from SIGTERM to SIGKILL
  * @param processes threads included
  * @param sharedMemory size of /dev/shm
+ * @param idle how long it may leave its GPUs unused; says nothing to a run that has none
  */
 public record Limits(
     Optional<Duration> time,
@@ -23,10 +25,12 @@ public record Limits(
     OptionalLong memory,
     OptionalDouble cpus,
     OptionalLong processes,
-    OptionalLong sharedMemory) {
+    OptionalLong sharedMemory,
+    Optional<Idle> idle) {
   static final Duration DEFAULT_GRACE = Duration.ofSeconds(10);
   private static final long LEAST_MEMORY = 6 << 20;
   private static final Duration LONGEST_GRACE = Duration.ofHours(1);
+  private static final Duration LONGEST_TIME = Duration.ofDays(3660);
 
   /** A signal by its name without SIG, so long before the end. */
   public record Warning(String signal, Duration before) {
@@ -41,12 +45,40 @@ public record Limits(
     }
   }
 
+  /** All GPUs of a run with a utilisation below this, for this long without a break. */
+  public record Idle(int belowPercent, Duration time) {
+    public Idle {
+      if (belowPercent < 1 || belowPercent > 100) {
+        throw invalid(
+            "an idle limit of "
+                + Integer.toUnsignedString(belowPercent)
+                + " % asked; it must be from 1 to 100");
+      }
+      if (time.compareTo(Duration.ofSeconds(1)) < 0) {
+        throw invalid(
+            "an idle limit of " + seconds(time) + " s asked; it must be a second or more");
+      }
+      if (time.compareTo(LONGEST_TIME) > 0) {
+        throw invalid("an idle limit of " + time.toDays() + " days asked; at most ten years");
+      }
+    }
+
+    @Override
+    public String toString() {
+      return "less than " + belowPercent + " % for " + seconds(time) + " s";
+    }
+
+    private static String seconds(Duration time) {
+      return BigDecimal.valueOf(time.toMillis(), 3).stripTrailingZeros().toPlainString();
+    }
+  }
+
   public Limits {
     if (time.map(t -> t.isNegative() || t.isZero()).orElse(false)) {
       throw invalid(
           "a time limit of " + time.get().toMillis() / 1000.0 + " s asked; it must be above 0");
     }
-    if (time.map(t -> t.compareTo(Duration.ofDays(3660)) > 0).orElse(false)) {
+    if (time.map(t -> t.compareTo(LONGEST_TIME) > 0).orElse(false)) {
       throw invalid("a time limit of " + time.get().toDays() + " days asked; at most ten years");
     }
     if (warning.isPresent() && time.isEmpty()) {
@@ -79,6 +111,7 @@ public record Limits(
         memory.isPresent() ? memory : service.memoryBytes(),
         cpus.isPresent() ? cpus : service.cpus(),
         processes.isPresent() ? processes : service.processes(),
-        sharedMemory.isPresent() ? sharedMemory : service.sharedMemoryBytes());
+        sharedMemory.isPresent() ? sharedMemory : service.sharedMemoryBytes(),
+        idle);
   }
 }

@@ -41,6 +41,7 @@ final class Run {
   private static final Duration USUAL_OUTPUT = Duration.ofMillis(500);
   private static final Duration LAST_OUTPUT = Duration.ofSeconds(10);
   private static final Duration REMOVE_AGAIN = Duration.ofSeconds(1);
+  private static final Duration SAVE_AGAIN = Duration.ofSeconds(1);
   private static final Duration LOOK_AGAIN = Duration.ofMillis(200);
   private static final long PEAK_EVERY_SECONDS = 2;
 
@@ -72,6 +73,8 @@ final class Run {
   private final CompletableFuture<Void> cleaned = new CompletableFuture<>();
 
   private volatile RunRecord record;
+  // Whether the record on disk is older.
+  private boolean unsaved;
   private OptionalInt ahead = OptionalInt.empty();
   private Optional<Reservation> reservation = Optional.empty();
   private Optional<Pull> pull = Optional.empty();
@@ -244,7 +247,7 @@ final class Run {
         throw new BerthException(Reason.CONFLICT, record.id() + " has ended already");
       }
       if (record.stop().isEmpty()) {
-        save(record.stopping(order));
+        note(record.stopping(order));
         log.info("{} is to end: {}", record.id(), order.message());
       }
       // A program may print, and be cancelled for that, before its start is noted.
@@ -269,7 +272,7 @@ final class Run {
             unattend = parts.gpus().attend();
           }
           launch(hold);
-          end = awaitEnd();
+          end = awaitEnd(hold);
         } catch (BerthException e) {
           leaveIfClosed();
           end = failed(e);
@@ -347,7 +350,7 @@ final class Run {
     if (runs && record.stop().isEmpty()) {
       log.error("{} has lost the locks of its GPUs; ending it", record.id());
       synchronized (this) {
-        save(
+        note(
             record.stopping(
                 new Stop(
                     ExitReason.SERVER_LOST,
@@ -543,16 +546,18 @@ final class Run {
     }
   }
 
-  private Ended awaitEnd() throws InterruptedException {
+  private Ended awaitEnd(Optional<RunHold> hold) throws InterruptedException {
     Future<?> peak =
         parts
             .timer()
             .scheduleWithFixedDelay(this::notePeak, 0, PEAK_EVERY_SECONDS, TimeUnit.SECONDS);
+    Runnable unwatch = limitIdleness(hold);
     try {
       Exit exit = parts.runtime().await(record.id());
       exitNanos = OptionalLong.of(parts.gpus().nowNanos());
       return ended(exit);
     } finally {
+      unwatch.run();
       peak.cancel(false);
       synchronized (this) {
         timers.forEach(timer -> timer.cancel(false));
@@ -627,7 +632,7 @@ final class Run {
       failure = Optional.of(told);
       if (record.started().isEmpty() && seenToRun.isPresent()) {
         // Its caller has been told so.
-        save(record.running(seenToRun.get()));
+        note(record.running(seenToRun.get()));
       }
     }
     return ended(0, reason, told.getMessage(), Optional.empty());
@@ -656,7 +661,7 @@ final class Run {
       }
     }
     synchronized (this) {
-      save(
+      note(
           record.ended(
               new Ended(
                   end.exitCode(),
@@ -690,10 +695,10 @@ final class Run {
       if (hold.isPresent()) {
         freeGpus(hold.get(), exitNanos.orElseGet(parts.gpus()::nowNanos));
       }
-      folder.deletePipes();
+      deletePipes();
       synchronized (this) {
         heldBack = "";
-        save(record.at(Phase.CLEANED));
+        note(record.at(Phase.CLEANED));
         spec = spec.withoutContent();
       }
     }
@@ -702,6 +707,34 @@ final class Run {
     synchronized (this) {
       spool.ifPresent(Spool::close);
       spool = Optional.empty();
+    }
+    awaitSaved();
+  }
+
+  // One whose end is not written down must not lose the mark of its start too: the next daemon
+  // would start it again.
+  private synchronized void deletePipes() {
+    if (!unsaved) {
+      folder.deletePipes();
+    }
+  }
+
+  private void awaitSaved() throws InterruptedException {
+    while (true) {
+      synchronized (this) {
+        if (!unsaved) {
+          return;
+        }
+      }
+      Thread.sleep(SAVE_AGAIN.toMillis());
+      // Somebody may have removed it meanwhile.
+      if (!folder.exists()) {
+        return;
+      }
+      synchronized (this) {
+        note(record);
+      }
+      deletePipes();
     }
   }
 
@@ -779,6 +812,23 @@ final class Run {
     }
   }
 
+  /** Ends it when it does not use its GPUs, until the result is run. */
+  private Runnable limitIdleness(Optional<RunHold> hold) {
+    if (spec.limits().idle().isEmpty() || hold.isEmpty()) {
+      return () -> {};
+    }
+    Limits.Idle limit = spec.limits().idle().get();
+    Stop order = new Stop(ExitReason.IDLE, "its GPUs were used " + limit);
+    return parts
+        .gpus()
+        .listen(
+            new IdleWatch(
+                limit,
+                hold.get().gpus(),
+                parts.gpus()::nowNanos,
+                () -> parts.threads().execute(() -> stopUnlessOver(order))));
+  }
+
   private void stopUnlessOver(Stop order) {
     if (!over()) {
       stop(order, false);
@@ -833,10 +883,25 @@ final class Run {
     return new BerthException(Reason.UNAVAILABLE, why);
   }
 
-  // Call with the lock.
+  // What may not happen before it is written down. Call with the lock.
   private void save(RunRecord next) {
     parts.store().save(next);
     record = next;
+    unsaved = false;
+  }
+
+  // What is so whether or not it can be written down: a full disk must keep no run from ending.
+  // Call with the lock.
+  private void note(RunRecord next) {
+    try {
+      save(next);
+    } catch (BerthException e) {
+      if (!unsaved) {
+        log.warn("what becomes of {} cannot be written down yet: {}", id(), e.getMessage());
+      }
+      record = next;
+      unsaved = true;
+    }
   }
 
   private void changed() {

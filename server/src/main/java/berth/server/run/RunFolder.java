@@ -44,6 +44,10 @@ public record RunFolder(Path path) {
     return path.resolve("work");
   }
 
+  boolean exists() {
+    return Files.exists(path);
+  }
+
   /** Exists once the program has been started, whatever else is known. */
   public boolean started() {
     return Files.exists(mark().resolve("once"));
@@ -64,17 +68,18 @@ public record RunFolder(Path path) {
     delete(mark());
   }
 
-  /** Deletes everything. */
+  /** Deletes everything; first what makes it a run, should this process end on the way. */
   void delete() {
+    delete(state());
     delete(path);
   }
 
-  private static void delete(Path folder) {
+  private static void delete(Path path) {
     try {
-      WorkFiles.delete(folder);
+      WorkFiles.delete(path);
     } catch (IOException e) {
       // The next start of the daemon tries again.
-      log.warn("cannot delete {}: {}", folder, e.toString());
+      log.warn("cannot delete {}: {}", path, e.toString());
     }
   }
 

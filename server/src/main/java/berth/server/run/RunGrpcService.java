@@ -17,6 +17,8 @@ import berth.v1.ListRunsRequest;
 import berth.v1.ListRunsResponse;
 import berth.v1.ListServicesRequest;
 import berth.v1.ListServicesResponse;
+import berth.v1.RemoveRunRequest;
+import berth.v1.RemoveRunResponse;
 import berth.v1.RunCodeRequest;
 import berth.v1.RunEvent;
 import berth.v1.RunServiceGrpc;
@@ -27,6 +29,7 @@ import io.grpc.stub.StreamObserver;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.io.OutputStream;
+import java.util.OptionalLong;
 
 /** Speaks gRPC for {@link Runs}; decides nothing itself. */
 public final class RunGrpcService extends RunServiceGrpc.RunServiceImplBase {
@@ -50,7 +53,11 @@ public final class RunGrpcService extends RunServiceGrpc.RunServiceImplBase {
       return;
     }
     // Somebody holds it before it starts, or it would end for want of a caller.
-    feed(run, new RunReader(runs, run, messages, 0, true, true), !run.spec().detached(), observer);
+    feed(
+        run,
+        new RunReader(runs, run, messages, OptionalLong.of(0), true, true),
+        !run.spec().detached(),
+        observer);
     run.start();
   }
 
@@ -64,7 +71,13 @@ public final class RunGrpcService extends RunServiceGrpc.RunServiceImplBase {
       return;
     }
     RunReader reader =
-        new RunReader(runs, run, messages, request.getFromOffset(), false, !request.getNoFollow());
+        new RunReader(
+            runs,
+            run,
+            messages,
+            request.getNoOutput() ? OptionalLong.empty() : OptionalLong.of(request.getFromOffset()),
+            false,
+            !request.getNoFollow());
     feed(run, reader, request.getHolding(), observer);
   }
 
@@ -109,6 +122,16 @@ public final class RunGrpcService extends RunServiceGrpc.RunServiceImplBase {
         () -> {
           runs.cancel(request.getRunId(), RunMessages.owner(request.getBy()), request.getForce());
           return CancelRunResponse.getDefaultInstance();
+        });
+  }
+
+  @Override
+  public void removeRun(RemoveRunRequest request, StreamObserver<RemoveRunResponse> observer) {
+    Replies.unary(
+        observer,
+        () -> {
+          runs.remove(request.getRunId());
+          return RemoveRunResponse.getDefaultInstance();
         });
   }
 

@@ -137,7 +137,13 @@ public final class RunMessages {
         limit(limits.getMemoryBytes()),
         limits.getCpus() == 0 ? OptionalDouble.empty() : OptionalDouble.of(limits.getCpus()),
         limit(limits.getProcesses()),
-        limit(limits.getSharedMemoryBytes()));
+        limit(limits.getSharedMemoryBytes()),
+        limits.hasIdle()
+            ? Optional.of(
+                new Limits.Idle(
+                    limits.getIdle().getBelowPercent(),
+                    Messages.duration(limits.getIdle().getTime())))
+            : Optional.empty());
   }
 
   private static OptionalLong limit(long value) {
@@ -194,6 +200,7 @@ public final class RunMessages {
                   case START_FAILED -> ExitReason.EXIT_REASON_START_FAILED;
                   case SERVER_LOST -> ExitReason.EXIT_REASON_SERVER_LOST;
                   case NOT_RESERVED -> ExitReason.EXIT_REASON_NOT_RESERVED;
+                  case IDLE -> ExitReason.EXIT_REASON_IDLE;
                 })
             .setMessage(ended.message())
             .setWallTime(Messages.duration(ended.wallTime()))

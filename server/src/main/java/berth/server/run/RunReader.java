@@ -13,6 +13,7 @@ import com.google.protobuf.UnsafeByteOperations;
 import java.util.EnumSet;
 import java.util.Optional;
 import java.util.OptionalInt;
+import java.util.OptionalLong;
 import java.util.Set;
 
 /**
@@ -25,6 +26,7 @@ final class RunReader implements StreamFeed.Source<RunEvent>, AutoCloseable {
   private final Runs runs;
   private final Run run;
   private final RunMessages messages;
+  private final boolean readsOutput;
   private final boolean callers;
   private final boolean follows;
   private long offset;
@@ -38,16 +40,23 @@ final class RunReader implements StreamFeed.Source<RunEvent>, AutoCloseable {
   private Optional<Spool> past = Optional.empty();
 
   /**
+   * @param offset from where on it reads the output; empty: not at all
    * @param callers whether this is the call that made the run: a failure before the start is the
    *     call's own, and a detached run needs no more than its id
    * @param follows whether to wait for what is yet to come
    */
   RunReader(
-      Runs runs, Run run, RunMessages messages, long offset, boolean callers, boolean follows) {
+      Runs runs,
+      Run run,
+      RunMessages messages,
+      OptionalLong offset,
+      boolean callers,
+      boolean follows) {
     this.runs = runs;
     this.run = run;
     this.messages = messages;
-    this.offset = offset;
+    this.readsOutput = offset.isPresent();
+    this.offset = offset.orElse(0);
     this.callers = callers;
     this.follows = follows;
   }
@@ -93,7 +102,8 @@ final class RunReader implements StreamFeed.Source<RunEvent>, AutoCloseable {
       toldStarted = true;
       return event.setStarted(messages.started(view.started().get())).build();
     }
-    Optional<Spool> output = view.started().isPresent() ? output(record.ended()) : Optional.empty();
+    Optional<Spool> output =
+        readsOutput && view.started().isPresent() ? output(record.ended()) : Optional.empty();
     if (output.isPresent()) {
       long end = record.ended().map(Ended::outputBytes).orElse(Long.MAX_VALUE);
       Optional<Spool.Chunk> chunk =

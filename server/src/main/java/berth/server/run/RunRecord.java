@@ -48,7 +48,8 @@ record RunRecord(
     IMAGE_NOT_FOUND,
     START_FAILED,
     SERVER_LOST,
-    NOT_RESERVED
+    NOT_RESERVED,
+    IDLE
   }
 
   /**

@@ -157,6 +157,9 @@ public record RunSpec(
     if (ports > 0 && reservationId.isPresent()) {
       throw invalid("ports are asked for, but an existing reservation brings its own");
     }
+    if (limits.idle().isPresent() && gpus.isEmpty() && reservationId.isEmpty()) {
+      throw invalid("a limit of idle GPUs is asked for, but no GPUs");
+    }
     if (waitAtMost.map(Duration::isNegative).orElse(false)) {
       throw invalid("a negative time to wait is asked for");
     }

@@ -218,6 +218,28 @@ public final class Runs implements AutoCloseable {
     find(id).stop(new Stop(ExitReason.CANCELLED, "was cancelled by " + by), force);
   }
 
+  /**
+   * Forgets a run that has ended, and deletes all that is kept of it.
+   *
+   * @throws BerthException if it has not, or something of it is still to be cleaned up
+   */
+  void remove(String id) {
+    Run run;
+    synchronized (this) {
+      run = find(id);
+      if (!run.cleaned().isDone()) {
+        throw new BerthException(
+            Reason.CONFLICT,
+            run.over()
+                ? id + " has ended, but not everything of it is cleaned up yet"
+                : id + " has not ended; it can be removed when it has");
+      }
+      runs.remove(id);
+    }
+    run.folder().delete();
+    log.info("{} of {} was removed", id, run.spec().owner());
+  }
+
   /** Whether this process is about to end. */
   boolean closed() {
     return closed;
@@ -260,6 +282,17 @@ public final class Runs implements AutoCloseable {
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
+  }
+
+  /**
+   * Puts the files of an uploaded bundle into {@code into}, which is made if it is missing. What a
+   * failed call leaves there is the caller's to delete.
+   *
+   * @throws BerthException INVALID if that is no digest; NOT_FOUND if there is no such bundle;
+   *     UNAVAILABLE if the files cannot be written
+   */
+  public void unpackBundle(String digest, Path into) {
+    bundles.unpack(digest, into);
   }
 
   /** Leaves the runs as they are, for the next daemon. */

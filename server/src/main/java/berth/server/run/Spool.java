@@ -70,6 +70,7 @@ final class Spool implements AutoCloseable {
   private Optional<Stretch> last = Optional.empty();
   private long entries;
   private boolean complete;
+  private boolean unordered;
   private boolean closed;
   private Runnable unwatch = () -> {};
 
@@ -144,13 +145,14 @@ final class Spool implements AutoCloseable {
       return;
     }
     try {
-      // To open a pipe and close it is the end of what its reader waits for.
+      // To open a pipe and close it is the end of what its reader waits for. One of the two may
+      // have no reader any more, and is then waited for in vain.
       new ProcessBuilder(
               "timeout",
               "2",
               "sh",
               "-c",
-              "cd \"$1\" && : >stdout && : >stderr",
+              "cd \"$1\" || exit; : >stdout & : >stderr & wait",
               "sh",
               folder.io().toString())
           .redirectErrorStream(true)
@@ -239,27 +241,31 @@ final class Spool implements AutoCloseable {
     return Optional.of(new Chunk(stretch.stream, offset, data.flip()));
   }
 
-  /** Notes what has come since the last look. */
+  /** Notes what has come since the last look. What cannot be noted is left for the next one. */
   void refresh() {
     boolean news = false;
     synchronized (this) {
       if (closed) {
         return;
       }
+      // Whether it was complete is asked first: what comes after the answer was there before.
+      boolean all = !complete && Files.exists(file("complete"));
       try {
-        // Whether it was complete is asked first: what comes after the answer was there before.
-        boolean all = !complete && Files.exists(file("complete"));
         OutputStreamKind first = last.map(Stretch::stream).orElse(OutputStreamKind.STDOUT);
         news |= grow(first);
         news |= grow(first.other());
-        if (all) {
-          complete = true;
-          news = true;
-        }
-        notifyAll();
+        unordered = false;
       } catch (IOException e) {
-        throw unusable(e);
+        if (!unordered) {
+          log.warn("cannot note the output in {}: {}", folder.spool(), e.getMessage());
+        }
+        unordered = true;
       }
+      if (all) {
+        complete = true;
+        news = true;
+      }
+      notifyAll();
     }
     if (news || dropped(OutputStreamKind.STDOUT) || dropped(OutputStreamKind.STDERR)) {
       listeners.forEach(Runnable::run);

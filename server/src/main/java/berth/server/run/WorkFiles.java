@@ -36,7 +36,7 @@ import org.apache.commons.compress.archivers.tar.TarConstants;
  * elsewhere, so folders are walked through by descriptors, never by paths, and links are never
  * followed.
  */
-final class WorkFiles {
+public final class WorkFiles {
   private static final int MAX_DEPTH = BundleTar.MAX_DEPTH;
   private static final int OWNER_ALL = 0700;
 
@@ -88,7 +88,7 @@ final class WorkFiles {
    * Deletes a folder with all that is in it, however deep that goes and whatever permissions it
    * has; what is not there need not be deleted.
    */
-  static void delete(Path folder) throws IOException {
+  public static void delete(Path folder) throws IOException {
     Path absolute = folder.toAbsolutePath();
     Path name = absolute.getFileName();
     try (SecureDirectoryStream<Path> parent = secure(absolute.getParent())) {

@@ -63,7 +63,7 @@ class KeeperTest {
         new ProcessBuilder("sh", "-c", "sleep 1000 & echo $!; exec sleep 1000").start();
     try {
       int pid = Integer.parseInt(parent.inputReader().readLine());
-      Keeper stranger = new Keeper(pid, Keeper.startOf(pid).orElseThrow());
+      Keeper stranger = new Keeper(pid, KernelFiles.startOf(pid).orElseThrow());
       var ended = stranger.ended();
       assertThat(ended).isNotDone();
 

@@ -266,6 +266,21 @@ class ReservationsTest {
   }
 
   @Test
+  void isProlongedAlsoWhileThatCannotBeWrittenDownAndEndsAllTheSame() throws Exception {
+    Lifetime lifetime = new Lifetime.Lasting(Duration.ofMillis(500));
+    Outcome outcome = Outcome.of(daemon, Box.request(GpuWish.of(1), NOT_AT_ALL, lifetime, ""));
+    Reservation reservation = outcome.get();
+    // As good as a full disk.
+    Files.createDirectory(folder.resolve("states/d1/" + reservation.id() + ".new"));
+
+    Reservation later = daemon.renew(reservation.id(), Optional.of(Duration.ofSeconds(2)));
+    outcome.awaitEnd();
+
+    assertThat(System.nanoTime() - end(later)).isPositive();
+    assertThat(Fasteners.isFree(box.lock(0))).isTrue();
+  }
+
+  @Test
   void aReservationThatLivesByItsCallerEndsWithIt() {
     Outcome caller =
         Outcome.of(daemon, Box.request(GpuWish.of(4), NOT_AT_ALL, new Lifetime.OfStream(), ""));
@@ -403,6 +418,17 @@ class ReservationsTest {
 
     assertThatThrownBy(waiting::get).hasMessage("this server is stopping");
     Outcome.of(box.daemon(), askingNow(4)).get();
+  }
+
+  @Test
+  void oneThatStopsLeavesReservationsToTheNext() {
+    String id = Outcome.of(daemon, asking(1)).get().id();
+
+    daemon.close();
+
+    assertThatThrownBy(() -> daemon.renew(id, Optional.empty()))
+        .hasMessage("this server is stopping");
+    assertThatThrownBy(() -> daemon.release(id)).hasMessage("this server is stopping");
   }
 
   private static ReservationRequest exactly(String... ids) {

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
 import berth.server.reservation.Box.Outcome;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Optional;
@@ -72,6 +73,22 @@ class RunHoldTest {
     second.release();
     assertThat(Fasteners.isFree(box.lock(0))).isTrue();
     outcome.awaitEnd();
+  }
+
+  @Test
+  void aRunLetsGoAlsoWhileThatCannotBeWrittenDown() throws Exception {
+    Outcome outcome = asking(new Lifetime.Lasting(Duration.ofMinutes(1)));
+    RunHold hold = daemon.hold(outcome.get().id(), "run-a", () -> {});
+    // As good as a full disk.
+    Files.createDirectory(folder.resolve("states/d/" + outcome.get().id() + ".new"));
+
+    hold.release();
+
+    assertThat(daemon.overview().reservations())
+        .singleElement()
+        .satisfies(held -> assertThat(held.runIds()).isEmpty());
+    daemon.release(outcome.get().id());
+    assertThat(Fasteners.isFree(box.lock(0))).isTrue();
   }
 
   @Test

@@ -5,6 +5,8 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.v1.GpuRequest;
+import berth.v1.IdleLimit;
 import berth.v1.Limits;
 import berth.v1.Mount;
 import berth.v1.RunCodeRequest;
@@ -119,7 +121,21 @@ class RunSpecTest {
             "a warning before the time is over is asked for, but no time limit"),
         limit(
             l -> l.setWarning(WarningSignal.newBuilder().setSignal("KILL").setBefore(seconds(1))),
-            "a warning by signal 'KILL' asked; use such as USR1, INT or TERM"));
+            "a warning by signal 'KILL' asked; use such as USR1, INT or TERM"),
+        limit(l -> l.setIdle(idle(0, 60)), "an idle limit of 0 % asked; it must be from 1 to 100"),
+        limit(
+            l -> l.setIdle(idle(101, 60)),
+            "an idle limit of 101 % asked; it must be from 1 to 100"),
+        limit(
+            l -> l.setIdle(idle(-1, 60)),
+            "an idle limit of 4294967295 % asked; it must be from 1 to 100"),
+        limit(
+            l -> l.setIdle(IdleLimit.newBuilder().setBelowPercent(5)),
+            "an idle limit of 0 s asked; it must be a second or more"),
+        limit(
+            l -> l.setIdle(idle(5, 400_000_000)),
+            "an idle limit of 4629 days asked; at most ten years"),
+        limit(l -> l.setIdle(idle(5, 60)), "a limit of idle GPUs is asked for, but no GPUs"));
   }
 
   @ParameterizedTest
@@ -162,9 +178,23 @@ class RunSpecTest {
   }
 
   @Test
+  void idleGpusMayBeThoseOfTheRunOrOfItsReservation() {
+    Limits limits = Limits.newBuilder().setIdle(idle(100, 1)).build();
+    RunSpec own =
+        spec(request -> request.setGpus(GpuRequest.newBuilder().setCount(1)).setLimits(limits));
+    RunSpec reserved = spec(request -> request.setReservationId("r-1").setLimits(limits));
+
+    assertThat(own.limits().idle())
+        .contains(new berth.server.run.Limits.Idle(100, java.time.Duration.ofSeconds(1)));
+    assertThat(reserved.limits()).isEqualTo(own.limits());
+  }
+
+  @Test
   void whatIsStoredIsReadAgainAsItWas() {
     RunCodeRequest request =
         RunCodeRequest.newBuilder()
+            .setGpus(GpuRequest.newBuilder().setCount(1))
+            .setLimits(Limits.newBuilder().setIdle(idle(5, 1800)))
             .setImage("busybox:1")
             .addCommand("true")
             .putEnv("A", "b")
@@ -193,6 +223,10 @@ class RunSpecTest {
 
   private static Duration seconds(long seconds) {
     return Duration.newBuilder().setSeconds(seconds).build();
+  }
+
+  private static IdleLimit idle(int percent, long seconds) {
+    return IdleLimit.newBuilder().setBelowPercent(percent).setTime(seconds(seconds)).build();
   }
 
   private static RunSpec spec(Consumer<RunCodeRequest.Builder> change) {

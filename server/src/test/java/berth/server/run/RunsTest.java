@@ -4,6 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
 import berth.server.gpu.GpuMonitor;
 import berth.server.reservation.Reservation.Owner;
 import berth.server.reservation.Reservations;
@@ -12,7 +14,11 @@ import berth.server.run.RunRecord.ExitReason;
 import berth.server.run.RunRecord.Phase;
 import berth.server.run.process.ProcessRuntime;
 import berth.v1.GpuRequest;
+import berth.v1.IdleLimit;
+import berth.v1.Limits;
 import berth.v1.RunCodeRequest;
+import berth.v1.RunEvent;
+import berth.v1.RunEvent.EventCase;
 import berth.v1.Source;
 import berth.v1.WaitTime;
 import com.google.protobuf.ByteString;
@@ -23,6 +29,10 @@ import java.nio.file.StandardCopyOption;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
+import java.util.OptionalLong;
+import java.util.stream.Stream;
+import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -189,6 +199,162 @@ class RunsTest {
 
     assertThat(end(run).reason()).isEqualTo(ExitReason.CANCELLED);
     assertThat(end(run).message()).isEqualTo("its caller has gone");
+  }
+
+  @Test
+  void aRunThatDoesNotUseItsGpuIsEndedAlsoAfterARestart() throws IOException {
+    describe("  utilization 80 0\n  processes\n");
+    RunCodeRequest request =
+        request("trap 'echo saved; exit 3' TERM; while :; do sleep 0.02; done", true).toBuilder()
+            .setLimits(
+                Limits.newBuilder()
+                    .setIdle(
+                        IdleLimit.newBuilder()
+                            .setBelowPercent(5)
+                            .setTime(com.google.protobuf.Duration.newBuilder().setSeconds(1))))
+            .build();
+    Run run = runs.submit(RunMessages.spec(request), request.toByteArray());
+    run.start();
+    awaitPhase(run, Phase.RUNNING);
+
+    stop();
+    start();
+    describe("  utilization 4 0\n  processes\n");
+
+    Run again = runs.find(run.id());
+    assertThat(end(again).reason()).isEqualTo(ExitReason.IDLE);
+    assertThat(end(again).message()).isEqualTo("its GPUs were used less than 5 % for 1 s");
+    assertThat(end(again).exitCode()).isEqualTo(3);
+    assertThat(output(again)).isEqualTo("saved\n");
+    assertThat(reservations.overview().reservations()).isEmpty();
+  }
+
+  @Test
+  void aRunEndsAlsoWhileThatCannotBeWrittenDownAndIsNotStartedAgainLater() throws IOException {
+    Path starts = folder.resolve("starts");
+    Run run = submit("echo started >>" + starts + "; exec sleep 1000");
+    await().atMost(PATIENCE).until(() -> Files.exists(starts));
+    awaitPhase(run, Phase.RUNNING);
+    // As good as a full disk.
+    Path obstacle = Files.createDirectory(run.folder().path().resolve("state.new"));
+
+    runs.cancel(run.id(), ADA, false);
+    assertThat(end(run).reason()).isEqualTo(ExitReason.CANCELLED);
+    assertThat(end(submit("echo next")).reason()).isEqualTo(ExitReason.FINISHED);
+
+    stop();
+    start();
+    Run again = runs.find(run.id());
+    assertThat(end(again).exitCode()).isEqualTo(143);
+    Files.delete(obstacle);
+    await().atMost(PATIENCE).until(() -> !Files.exists(run.folder().io()));
+
+    stop();
+    start();
+    assertThat(runs.find(run.id()).view().record().phase()).isEqualTo(Phase.CLEANED);
+    assertThat(starts).hasContent("started");
+  }
+
+  @Test
+  void aRunThatIsRemovedIsForgottenWithAllThatWasKept() {
+    Run run = submit("echo much >file");
+    end(run);
+    assertThat(run.folder().work().resolve("file")).exists();
+
+    runs.remove(run.id());
+
+    assertThat(run.folder().path()).doesNotExist();
+    assertRefused(
+        () -> runs.remove(run.id()),
+        Reason.NOT_FOUND,
+        "there is no run '" + run.id() + "' on gpu01: it never was, or is forgotten");
+    stop();
+    start();
+    assertThat(runs.all()).isEmpty();
+  }
+
+  @Test
+  void onlyWhatHasEndedAndLeftItsGpusCanBeRemoved() throws IOException {
+    Path gate = folder.resolve("gate");
+    Run run = submit("while [ ! -e " + gate + " ]; do sleep 0.05; done");
+    awaitPhase(run, Phase.RUNNING);
+    assertRefused(
+        () -> runs.remove(run.id()),
+        Reason.CONFLICT,
+        run.id() + " has not ended; it can be removed when it has");
+    describe("  process 4242 100\n");
+    touch(gate);
+    await().atMost(PATIENCE).until(() -> run.view().settled());
+
+    assertRefused(
+        () -> runs.remove(run.id()),
+        Reason.CONFLICT,
+        run.id() + " has ended, but not everything of it is cleaned up yet");
+
+    assertThat(run.folder().state()).exists();
+    describe("  processes\n");
+    end(run);
+    runs.remove(run.id());
+  }
+
+  private static void assertRefused(ThrowingCallable call, Reason reason, String message) {
+    assertThatThrownBy(call)
+        .hasMessage(message)
+        .isInstanceOfSatisfying(
+            BerthException.class, e -> assertThat(e.reason()).isEqualTo(reason));
+  }
+
+  @Test
+  void whoWantsNoOutputHearsTheRestAndReadsNothing() throws IOException {
+    Run run = submit("echo much; exit 3");
+    end(run);
+    assertThat(heard(run, OptionalLong.of(0)))
+        .containsExactly(
+            EventCase.ACCEPTED,
+            EventCase.RESERVED,
+            EventCase.STARTED,
+            EventCase.OUTPUT,
+            EventCase.EXITED);
+
+    WorkFiles.delete(run.folder().spool());
+
+    assertThat(heard(run, OptionalLong.empty()))
+        .containsExactly(
+            EventCase.ACCEPTED, EventCase.RESERVED, EventCase.STARTED, EventCase.EXITED);
+  }
+
+  @Test
+  void whoWantsNoOutputIsToldOfTheEndWhenItComes() {
+    Path gate = folder.resolve("gate");
+    Run run = submit("echo much; while [ ! -e " + gate + " ]; do sleep 0.05; done");
+    await().atMost(PATIENCE).until(() -> run.liveOutput().map(Spool::total).orElse(0L) > 0);
+    awaitPhase(run, Phase.RUNNING);
+    RunReader reader = reader(run, OptionalLong.empty());
+
+    assertThat(rest(reader))
+        .containsExactly(EventCase.ACCEPTED, EventCase.RESERVED, EventCase.STARTED);
+    assertThat(reader.ended()).isFalse();
+    touch(gate);
+    end(run);
+    assertThat(rest(reader)).containsExactly(EventCase.EXITED);
+    assertThat(reader.ended()).isTrue();
+  }
+
+  private List<EventCase> heard(Run run, OptionalLong offset) {
+    try (RunReader reader = reader(run, offset)) {
+      return rest(reader);
+    }
+  }
+
+  private RunReader reader(Run run, OptionalLong offset) {
+    return new RunReader(runs, run, new RunMessages("gpu01"), offset, false, true);
+  }
+
+  private static List<EventCase> rest(RunReader reader) {
+    return Stream.generate(reader::next)
+        .takeWhile(Objects::nonNull)
+        .map(RunEvent::getEventCase)
+        .toList();
   }
 
   @Test

@@ -117,6 +117,25 @@ class SpoolTest {
   }
 
   @Test
+  void aProgramEndsAsUsualWhenNothingOfItsOutputCanBeKept() throws Exception {
+    spool.close();
+    for (String file : List.of("order", "stderr")) {
+      Files.delete(folder.spool().resolve(file));
+      Files.createSymbolicLink(folder.spool().resolve(file), Path.of("/dev/full"));
+    }
+    spool = new Spool(folder, watch);
+    spool.follow();
+    spool.start(PLENTY);
+
+    Process program = program("echo one; echo two >&2");
+
+    assertThat(spool.awaitComplete(PATIENCE)).isTrue();
+    assertThat(program.waitFor()).isZero();
+    assertThat(spool.total()).isZero();
+    assertThat(spool.dropped(OutputStreamKind.STDERR)).isTrue();
+  }
+
+  @Test
   void whatReachesTheLimitExactlyLosesNothing() throws Exception {
     spool.start(4096);
     program("head -c 4096 /dev/zero").waitFor();
@@ -142,6 +161,18 @@ class SpoolTest {
 
     assertThat(spool.awaitComplete(PATIENCE)).isTrue();
     assertThat(spool.total()).isZero();
+  }
+
+  @Test
+  void readersOfAProgramThatWasKilledBetweenItsPipesEnd() throws Exception {
+    spool.start(PLENTY);
+    new ProcessBuilder("sh", "-c", ": >\"$1/stdout\"", "sh", folder.io().toString())
+        .start()
+        .waitFor();
+
+    spool.abandon();
+
+    assertThat(spool.awaitComplete(PATIENCE)).isTrue();
   }
 
   private Process program(String script) throws IOException {

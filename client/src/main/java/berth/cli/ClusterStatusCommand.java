@@ -1,0 +1,62 @@
+package berth.cli;
+
+import berth.command.ExitCode;
+import berth.v1.ClusterStatus;
+import java.util.concurrent.Callable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+
+/** {@code berth cluster status}. */
+@Command(
+    name = "status",
+    sortOptions = false,
+    description = {
+      "Shows a cluster that a server supervises: how it is, where its tasks run, and every time"
+          + " that they were started.",
+      "",
+    },
+    footer = {
+      "",
+      "Examples:",
+      "  berth cluster status mnist",
+      "  berth cluster status --watch mnist",
+    })
+final class ClusterStatusCommand implements Callable<Integer> {
+  @Mixin private ServerOption server;
+
+  @Option(
+      names = "--watch",
+      description = "Go on showing every change until it has ended, or until Ctrl-C.")
+  private boolean watch;
+
+  @Option(
+      names = "--json",
+      description =
+          "Print it as a line of JSON (ClusterStatus of berth/v1/cluster.proto), with --watch a"
+              + " line for each change.")
+  private boolean json;
+
+  @Parameters(
+      paramLabel = "NAME",
+      description = "Which, by its name, or by its id or the beginning of that.")
+  private String name;
+
+  @Override
+  public Integer call() throws InterruptedException {
+    try (Servers servers = server.servers();
+        FoundCluster found = FoundCluster.find(servers, name)) {
+      if (watch && json) {
+        ClusterStatusWatch.printJson(found);
+      } else if (watch) {
+        ClusterStatusWatch.show(found, Terminal.ofThisProcess());
+      } else {
+        ClusterStatus status = found.client().get(found.id(), ServerOption.TIMEOUT);
+        System.out.print(
+            json ? Json.line(status) + "\n" : new ClusterStatusTable(Times.here()).render(status));
+      }
+    }
+    return ExitCode.OK;
+  }
+}

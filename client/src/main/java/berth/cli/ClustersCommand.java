@@ -1,0 +1,57 @@
+package berth.cli;
+
+import berth.command.ExitCode;
+import berth.rpc.Messages;
+import berth.v1.ClusterStatus;
+import berth.v1.ServerFilter;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.concurrent.Callable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Option;
+
+/** {@code berth clusters}. */
+@Command(
+    name = "clusters",
+    sortOptions = false,
+    description = {
+      "Shows the clusters that the servers supervise: what runs, what waits, and what ended of"
+          + " late.",
+      "",
+    },
+    footer = {"", "Example: berth clusters --all"})
+final class ClustersCommand implements Callable<Integer> {
+  @Mixin private ServerOption server;
+
+  @Option(
+      names = {"-a", "--all"},
+      description = "Also all that have ended, as far as the servers know them.")
+  private boolean all;
+
+  @Option(
+      names = "--json",
+      description =
+          "Print a line of JSON for each cluster (ClusterStatus), all of them, with the last"
+              + " attempt of each task.")
+  private boolean json;
+
+  @Override
+  public Integer call() {
+    List<ClusterStatus> clusters = new ArrayList<>();
+    try (Servers servers = server.servers()) {
+      servers.ask(
+          ServerFilter.getDefaultInstance(),
+          address -> FoundCluster.list(servers, address),
+          (who, response) -> clusters.addAll(response.getClustersList()));
+    }
+    clusters.sort(Comparator.comparing(cluster -> Messages.instant(cluster.getSubmittedAt())));
+    if (json) {
+      clusters.forEach(cluster -> System.out.println(Json.line(cluster)));
+    } else {
+      System.out.print(new ClustersTable(Times.here()).render(clusters, all));
+    }
+    return ExitCode.OK;
+  }
+}

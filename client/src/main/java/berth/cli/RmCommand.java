@@ -1,0 +1,38 @@
+package berth.cli;
+
+import berth.command.ExitCode;
+import java.util.List;
+import java.util.concurrent.Callable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Parameters;
+
+/** {@code berth rm}. */
+@Command(
+    name = "rm",
+    sortOptions = false,
+    description = {
+      "Forgets runs that have ended, and deletes their output and their files.",
+      "",
+      "Without it their server does so after a time, which the administrator chooses.",
+      "",
+    },
+    footer = {"", "Example: berth rm run-6b1f run-77"})
+final class RmCommand implements Callable<Integer> {
+  @Mixin private ServerOption server;
+
+  @Parameters(
+      arity = "1..*",
+      paramLabel = "RUN",
+      description = "Which, by their ids or the beginnings of those.")
+  private List<String> runs;
+
+  @Override
+  public Integer call() {
+    try (Servers servers = server.servers()) {
+      FoundRun.forEach(
+          servers, runs, run -> run.client().removeRun(run.id(), ServerOption.TIMEOUT));
+    }
+    return ExitCode.OK;
+  }
+}

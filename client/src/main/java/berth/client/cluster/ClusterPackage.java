@@ -1,0 +1,204 @@
+package berth.client.cluster;
+
+import berth.client.Program;
+import berth.client.TarPacker;
+import berth.client.TarUnpacker;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import com.google.gson.Gson;
+import com.google.gson.GsonBuilder;
+import com.google.gson.TypeAdapter;
+import com.google.gson.TypeAdapterFactory;
+import com.google.gson.reflect.TypeToken;
+import com.google.gson.stream.JsonReader;
+import com.google.gson.stream.JsonWriter;
+import java.io.IOException;
+import java.io.InputStream;
+import java.lang.reflect.ParameterizedType;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.function.Function;
+import java.util.stream.Stream;
+
+/**
+ * A cluster as it is handed over: a folder with {@code cluster.json}, which is the request, and the
+ * scripts and folders of its tasks. It is written and read by the same version of Berth.
+ */
+final class ClusterPackage {
+  private static final String REQUEST = "cluster.json";
+  private static final Gson JSON =
+      new GsonBuilder()
+          .disableHtmlEscaping()
+          .registerTypeAdapterFactory(new OptionalAdapters())
+          .registerTypeHierarchyAdapter(Path.class, new TextAdapter<>(Path::of))
+          .registerTypeAdapter(Duration.class, new TextAdapter<>(Duration::parse))
+          .create();
+
+  private ClusterPackage() {}
+
+  /**
+   * Writes a request, and copies all that it needs of this machine.
+   *
+   * @param folder which is empty
+   * @throws IOException if something cannot be read or written
+   */
+  static void write(ClusterRequest request, Path folder) throws IOException {
+    Map<Path, String> packed = new HashMap<>();
+    for (TaskGroup group : request.groups()) {
+      Program program = group.run().program();
+      if (program.bundle().isPresent() && !packed.containsKey(program.bundle().get())) {
+        String name = "files-" + packed.size() + ".tar";
+        TarPacker.pack(program.bundle().get(), folder.resolve(name));
+        packed.put(program.bundle().get(), name);
+      } else if (isLoneScript(program) && !packed.containsKey(Path.of(program.words().get(0)))) {
+        Path script = Path.of(program.words().get(0));
+        String name = "script-" + packed.size() + "/" + script.getFileName();
+        Files.createDirectories(folder.resolve(name).getParent());
+        Files.copy(script, folder.resolve(name), StandardCopyOption.COPY_ATTRIBUTES);
+        packed.put(script, name);
+      }
+    }
+    ClusterRequest inside = moved(request, path -> Path.of(packed.get(path)));
+    Files.writeString(folder.resolve(REQUEST), JSON.toJson(inside));
+  }
+
+  private static boolean isLoneScript(Program program) {
+    return program.bundle().isEmpty() && !program.isCommand() && !program.words().isEmpty();
+  }
+
+  /**
+   * Reads a request, whose files stay where they are.
+   *
+   * @param unpacked where folders of tasks are unpacked to, unless they are there already
+   * @throws BerthException if it is none
+   * @throws IOException if something cannot be read or written
+   */
+  static ClusterRequest read(Path folder, Path unpacked) throws IOException {
+    ClusterRequest inside;
+    try {
+      inside = JSON.fromJson(Files.readString(folder.resolve(REQUEST)), ClusterRequest.class);
+    } catch (RuntimeException e) {
+      // Gson wraps what the records find wrong in one or another of its own.
+      throw new BerthException(
+          Reason.INVALID, "the package is none of this version of Berth: " + e.getMessage(), e);
+    }
+    for (TaskGroup group : inside.groups()) {
+      if (group.run().program().bundle().isPresent()) {
+        String tar = group.run().program().bundle().get().toString();
+        unpack(folder.resolve(tar), unpacked.resolve(tar));
+      }
+    }
+    return moved(
+        inside,
+        path -> path.toString().endsWith(".tar") ? unpacked.resolve(path) : folder.resolve(path));
+  }
+
+  // What is there is whole: it gets its name when it is.
+  private static void unpack(Path tar, Path target) throws IOException {
+    if (Files.exists(target)) {
+      return;
+    }
+    Path begun =
+        Files.createTempDirectory(Files.createDirectories(target.getParent()), "unpacking");
+    try (InputStream in = Files.newInputStream(tar)) {
+      TarUnpacker.unpack(in, begun, name -> name);
+    }
+    Files.move(begun, target, StandardCopyOption.ATOMIC_MOVE);
+  }
+
+  /** The same request, with other places for scripts and folders. */
+  private static ClusterRequest moved(ClusterRequest request, Function<Path, Path> places) {
+    List<TaskGroup> groups =
+        request.groups().stream()
+            .map(
+                group ->
+                    new TaskGroup(
+                        group.type(),
+                        group.instances(),
+                        group.run().with(moved(group.run().program(), places)),
+                        group.background(),
+                        group.restart(),
+                        group.maxRestarts()))
+            .toList();
+    return new ClusterRequest(
+        request.name(),
+        groups,
+        request.layout(),
+        request.waitAtMost(),
+        request.timeLimit(),
+        request.startTimeout(),
+        request.stopGrace(),
+        request.evaluatorGrace(),
+        request.policy());
+  }
+
+  private static Program moved(Program program, Function<Path, Path> places) {
+    List<String> words = program.words();
+    if (isLoneScript(program)) {
+      String script = places.apply(Path.of(words.get(0))).toString();
+      words = Stream.concat(Stream.of(script), words.stream().skip(1)).toList();
+    }
+    return new Program(
+        words, program.isCommand(), program.bundle().map(places), program.interpreter());
+  }
+
+  /** What is written as one text. */
+  private static final class TextAdapter<T> extends TypeAdapter<T> {
+    private final Function<String, T> parser;
+
+    TextAdapter(Function<String, T> parser) {
+      this.parser = parser;
+    }
+
+    @Override
+    public void write(JsonWriter out, T value) throws IOException {
+      out.value(value.toString());
+    }
+
+    @Override
+    public T read(JsonReader in) throws IOException {
+      return parser.apply(in.nextString());
+    }
+  }
+
+  /** A list with one element, or with none: Gson leaves out null, and forgets what is left out. */
+  private static final class OptionalAdapters implements TypeAdapterFactory {
+    @Override
+    @SuppressWarnings("unchecked")
+    public <T> TypeAdapter<T> create(Gson gson, TypeToken<T> type) {
+      if (type.getRawType() != Optional.class) {
+        return null;
+      }
+      TypeToken<?> content =
+          TypeToken.get(((ParameterizedType) type.getType()).getActualTypeArguments()[0]);
+      return (TypeAdapter<T>) adapter(gson.getAdapter(content));
+    }
+
+    private static <C> TypeAdapter<Optional<C>> adapter(TypeAdapter<C> content) {
+      return new TypeAdapter<>() {
+        @Override
+        public void write(JsonWriter out, Optional<C> value) throws IOException {
+          out.beginArray();
+          if (value.isPresent()) {
+            content.write(out, value.get());
+          }
+          out.endArray();
+        }
+
+        @Override
+        public Optional<C> read(JsonReader in) throws IOException {
+          in.beginArray();
+          Optional<C> value = in.hasNext() ? Optional.of(content.read(in)) : Optional.empty();
+          in.endArray();
+          return value;
+        }
+      };
+    }
+  }
+}

@@ -1,0 +1,155 @@
+package berth.client.cluster;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import berth.client.IdleLimit;
+import berth.client.Program;
+import berth.client.Warning;
+import berth.rpc.BerthException;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Optional;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+class ClusterPackageTest {
+  @TempDir private Path temp;
+  private Path files;
+  private Path script;
+  private Path packed;
+
+  @BeforeEach
+  void makeFiles() throws IOException {
+    files = Files.createDirectories(temp.resolve("files/sub")).getParent();
+    Files.writeString(files.resolve("train.py"), "print(1)");
+    Files.writeString(files.resolve("sub/data"), "data");
+    script = Files.writeString(temp.resolve("watch.sh"), "#!/bin/sh\n");
+    packed = Files.createDirectory(temp.resolve("package"));
+  }
+
+  private ClusterRequest request() {
+    return ClusterRequest.named("study")
+        .all(
+            run ->
+                run.service("tensorflow")
+                    .files(files)
+                    .script("train.py", "--epochs", "3")
+                    .interpreter(List.of("python3", "-u"))
+                    .entrypoint(List.of("tini", "--"))
+                    .pip(List.of("keras"))
+                    .env("A", "1")
+                    .mount("/data", "/data", true)
+                    .label("room", "b12")
+                    .exclude("gpu9"))
+        .task(
+            "chief",
+            1,
+            run -> run.gpus(1).memory("2g").idle(new IdleLimit(5, Duration.ofMinutes(30))))
+        .task("worker", 3, run -> run.gpus(-1).gpuModel("A100").servers("gpu1").cpus(1.5))
+        .task("ps", 1, run -> run.command("serve", "{port}").image("a:1"))
+        .restart(RestartPolicy.EXIT_CODE)
+        .waitAtMost(Duration.ofMinutes(5))
+        .timeLimit(Duration.ofHours(8))
+        .policy(
+            new ClusterPolicy(
+                7,
+                true,
+                Duration.ofSeconds(3),
+                SuccessRule.share(80),
+                Cleaning.PS,
+                Optional.of(Duration.ofDays(1)),
+                Optional.of(new Warning("USR1", Duration.ofSeconds(9))),
+                2,
+                "/nfs"))
+        .build();
+  }
+
+  @Test
+  void isReadAsItWasWrittenWithItsFilesElsewhere() throws IOException {
+    ClusterRequest request = request();
+    ClusterPackage.write(request, packed);
+    Path unpacked = temp.resolve("unpacked");
+
+    ClusterRequest read = ClusterPackage.read(packed, unpacked);
+
+    Path moved = read.groups().get(0).run().program().bundle().orElseThrow();
+    assertThat(moved).startsWith(unpacked);
+    assertThat(moved.resolve("train.py")).hasContent("print(1)");
+    assertThat(moved.resolve("sub/data")).hasContent("data");
+    read.groups().forEach(group -> group.run().program().check());
+    assertThat(movedBack(read, moved)).isEqualTo(request);
+    // One who was killed reads it again.
+    assertThat(ClusterPackage.read(packed, unpacked)).isEqualTo(read);
+  }
+
+  private ClusterRequest movedBack(ClusterRequest read, Path moved) {
+    return new ClusterRequest(
+        read.name(),
+        read.groups().stream().map(group -> movedBack(group, moved)).toList(),
+        read.layout(),
+        read.waitAtMost(),
+        read.timeLimit(),
+        read.startTimeout(),
+        read.stopGrace(),
+        read.evaluatorGrace(),
+        read.policy());
+  }
+
+  private TaskGroup movedBack(TaskGroup group, Path moved) {
+    Program program = group.run().program();
+    assertThat(program.bundle()).contains(moved);
+    return new TaskGroup(
+        group.type(),
+        group.instances(),
+        group
+            .run()
+            .with(
+                new Program(
+                    program.words(),
+                    program.isCommand(),
+                    Optional.of(files),
+                    program.interpreter())),
+        group.background(),
+        group.restart(),
+        group.maxRestarts());
+  }
+
+  @Test
+  void aScriptThatIsSentAloneIsInIt() throws IOException {
+    ClusterRequest request =
+        ClusterRequest.named("study")
+            .all(run -> run.image("a").script(script.toString(), "x"))
+            .task("worker", 1, run -> {})
+            .task("ps", 1, run -> {})
+            .build();
+    ClusterPackage.write(request, packed);
+    Files.delete(script);
+
+    ClusterRequest read = ClusterPackage.read(packed, temp.resolve("unpacked"));
+
+    assertThat(read.groups())
+        .allSatisfy(
+            group -> {
+              Program program = group.run().program();
+              assertThat(Path.of(program.words().get(0)))
+                  .startsWith(packed)
+                  .hasFileName("watch.sh")
+                  .hasContent("#!/bin/sh");
+              assertThat(program.words()).last().isEqualTo("x");
+            });
+  }
+
+  @Test
+  void anotherFileIsNone() throws IOException {
+    Files.writeString(packed.resolve("cluster.json"), "{ tasks: ");
+
+    assertThatThrownBy(() -> ClusterPackage.read(packed, temp.resolve("unpacked")))
+        .isInstanceOf(BerthException.class)
+        .hasMessageStartingWith("the package is none of this version of Berth");
+  }
+}
