@@ -250,7 +250,7 @@ class SupervisedClustersTest {
             """
             {"event":"started","task":"worker:1","server":"gpu01","run":"run-worker-1-1","gpus":[]}
             {"event":"output","task":"worker:1","stream":"stdout","data":"run-worker-1-1"}
-            {"event":"ended","task":"worker:1","server":"gpu01","run":"run-worker-1-1",\
+            {"event":"ended","task":"worker:1","server":"gpu01","run":"run-worker-1-1","attempt":1,\
             "end":"FINISHED","exitCode":1,"why":"exit code 1","seconds":1.0}
             {"event":"restarting","task":"worker:1","attempt":2,"pauseSeconds":0.0,\
             "why":"exit code 1"}

@@ -22,6 +22,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -44,8 +45,11 @@ class ClusterRestartTest {
   private ClusterPolicy policy = policy(50, false, SuccessRule.ALL_WORKERS, Cleaning.RUNNING);
   private volatile ClusterStatus saved;
 
+  private final CountDownLatch over = new CountDownLatch(1);
+
   @AfterEach
   void close() {
+    over.countDown();
     group.close();
   }
 
@@ -492,12 +496,23 @@ class ClusterRestartTest {
   private Ledger ledger(ClusterStatus begun, CompletableFuture<Void> killed) {
     return Ledger.supervised(
         status -> {
-          if (!killed.isDone()) {
-            saved = status;
+          if (killed.isDone()) {
+            standStill();
           }
+          saved = status;
         },
         begun,
         Clock.systemUTC());
+  }
+
+  // Every step is saved before it is done, so whoever gets no further there does nothing any more.
+  private void standStill() {
+    try {
+      over.await();
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+    throw new IllegalStateException("killed");
   }
 
   private static ClusterStatus submitted() {
