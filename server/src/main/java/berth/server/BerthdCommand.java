@@ -17,6 +17,8 @@ import berth.server.cluster.ClusterGrpcService;
 import berth.server.cluster.Clusters;
 import berth.server.gpu.GpuGrpcService;
 import berth.server.gpu.GpuMonitor;
+import berth.server.overview.Lookout;
+import berth.server.overview.OverviewGrpcService;
 import berth.server.presence.Presence;
 import berth.server.reservation.ReservationGrpcService;
 import berth.server.reservation.Reservations;
@@ -311,6 +313,8 @@ final class BerthdCommand implements Callable<Integer> {
           Clusters clusters =
               Clusters.open(clusterSettings(serverName, state), allRuns::unpackBundle);
           ClusterGrpcService clusterService = new ClusterGrpcService(clusters);
+          Lookout lookout = Lookout.over(serverName, gpus, reservations, allRuns, clusters);
+          OverviewGrpcService overview = new OverviewGrpcService(lookout);
           RpcServer server =
               RpcServer.listenOn(address)
                   .insecureBeyondLoopback(daemon.insecure())
@@ -318,6 +322,8 @@ final class BerthdCommand implements Callable<Integer> {
                   .service(new ReservationGrpcService(serverName, reservations))
                   .service(new RunGrpcService(serverName, allRuns))
                   .service(clusterService)
+                  .service(overview)
+                  .endStreams(overview::close)
                   .endStreams(clusterService::close)
                   .endStreams(clusters::close)
                   .endStreams(allRuns::close)

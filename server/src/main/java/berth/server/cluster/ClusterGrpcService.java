@@ -8,12 +8,10 @@ import berth.rpc.StreamFeed;
 import berth.v1.CancelClusterRequest;
 import berth.v1.CancelClusterResponse;
 import berth.v1.ClusterServiceGrpc;
-import berth.v1.ClusterStatus;
 import berth.v1.ListClustersRequest;
 import berth.v1.ListClustersResponse;
 import berth.v1.StartClusterRequest;
 import berth.v1.StartClusterResponse;
-import berth.v1.TaskStatus;
 import berth.v1.WatchClusterRequest;
 import berth.v1.WatchClusterResponse;
 import io.grpc.stub.ServerCallStreamObserver;
@@ -53,26 +51,7 @@ public final class ClusterGrpcService extends ClusterServiceGrpc.ClusterServiceI
   @Override
   public void listClusters(
       ListClustersRequest request, StreamObserver<ListClustersResponse> observer) {
-    Replies.unary(
-        observer,
-        () ->
-            ListClustersResponse.newBuilder()
-                .setServer(clusters.serverName())
-                .addAllClusters(
-                    clusters.list().stream().map(ClusterGrpcService::withLastAttempts).toList())
-                .build());
-  }
-
-  private static ClusterStatus withLastAttempts(ClusterStatus cluster) {
-    ClusterStatus.Builder shorter = cluster.toBuilder();
-    for (TaskStatus.Builder task : shorter.getTasksBuilderList()) {
-      int attempts = task.getAttemptsCount();
-      if (attempts > 1) {
-        var last = task.getAttempts(attempts - 1);
-        task.clearAttempts().addAttempts(last);
-      }
-    }
-    return shorter.build();
+    Replies.unary(observer, () -> ClusterMessages.list(clusters));
   }
 
   @Override

@@ -4,6 +4,8 @@ import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.rpc.Replies;
 import berth.rpc.StreamPump;
+import berth.v1.GetGpuHistoryRequest;
+import berth.v1.GetGpuHistoryResponse;
 import berth.v1.GpuServiceGrpc;
 import berth.v1.ListGpusRequest;
 import berth.v1.ListGpusResponse;
@@ -18,10 +20,12 @@ public final class GpuGrpcService extends GpuServiceGrpc.GpuServiceImplBase {
 
   private final GpuMonitor gpus;
   private final GpuMessages messages;
+  private final GpuPast past = new GpuPast();
 
   public GpuGrpcService(String serverName, GpuMonitor gpus) {
     this.gpus = gpus;
     this.messages = new GpuMessages(serverName);
+    gpus.listen(past);
   }
 
   @Override
@@ -62,6 +66,12 @@ public final class GpuGrpcService extends GpuServiceGrpc.GpuServiceImplBase {
                 pump.fail(new BerthException(Reason.UNAVAILABLE, "this server is stopping"));
               }
             }));
+  }
+
+  @Override
+  public void getGpuHistory(
+      GetGpuHistoryRequest request, StreamObserver<GetGpuHistoryResponse> observer) {
+    Replies.unary(observer, past::message);
   }
 
   private static final class SkipSamples implements StreamPump.Overflow<WatchGpusResponse> {

@@ -11,14 +11,14 @@ import berth.v1.MigMode;
 import berth.v1.PcieDistance;
 
 /** Writes what we know of GPUs as the messages of {@code berth/v1/gpu.proto}. */
-final class GpuMessages {
+public final class GpuMessages {
   private final String serverName;
 
-  GpuMessages(String serverName) {
+  public GpuMessages(String serverName) {
     this.serverName = serverName;
   }
 
-  GpuReport report(GpuSample sample, long nowNanos) {
+  public GpuReport report(GpuSample sample, long nowNanos) {
     GpuReport.Builder report =
         GpuReport.newBuilder().setServer(serverName).setSimulated(sample.simulated());
     sample

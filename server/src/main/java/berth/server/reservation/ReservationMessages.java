@@ -98,7 +98,7 @@ public final class ReservationMessages {
     return message.addAllRunIds(reservation.runIds()).setHeldBack(reservation.heldBack()).build();
   }
 
-  ListReservationsResponse overview(Overview overview) {
+  public ListReservationsResponse overview(Overview overview) {
     ListReservationsResponse.Builder message =
         ListReservationsResponse.newBuilder()
             .setServer(serverName)

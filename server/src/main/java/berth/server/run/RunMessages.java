@@ -20,6 +20,8 @@ import berth.v1.RunState;
 import berth.v1.RuntimeInfo;
 import com.google.protobuf.ByteString;
 import com.google.protobuf.InvalidProtocolBufferException;
+import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -32,7 +34,7 @@ public final class RunMessages {
   private final String serverName;
   private final ReservationMessages reservations;
 
-  RunMessages(String serverName) {
+  public RunMessages(String serverName) {
     this.serverName = serverName;
     this.reservations = new ReservationMessages(serverName);
   }
@@ -210,6 +212,20 @@ public final class RunMessages {
             .setHeldBack(heldBack);
     ended.peakMemory().ifPresent(message::setPeakMemoryBytes);
     return message.build();
+  }
+
+  /** The runs that have not ended, and the newest of the others; newest first. */
+  public List<berth.v1.Run> recent(Runs runs, int mostEnded) {
+    List<Run> all = new ArrayList<>(runs.all());
+    Collections.reverse(all);
+    List<berth.v1.Run> recent = new ArrayList<>();
+    int ended = 0;
+    for (Run run : all) {
+      if (!run.over() || ended++ < mostEnded) {
+        recent.add(run(run));
+      }
+    }
+    return recent;
   }
 
   berth.v1.Run run(Run run) {

@@ -1,0 +1,64 @@
+package berth.command;
+
+import berth.http.HttpServer;
+import berth.rpc.Address;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import java.util.Optional;
+import java.util.function.Consumer;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import picocli.CommandLine.Option;
+
+/** Where a daemon shows itself to people and to their monitoring. */
+public final class HttpOptions {
+  private static final Logger log = LoggerFactory.getLogger(HttpOptions.class);
+  private static final String NONE = "none";
+
+  private final int defaultPort;
+
+  @Option(
+      names = "--http",
+      paramLabel = "HOST:PORT|none",
+      description =
+          "Address on which to serve HTTP: /metrics, /healthz and /readyz, and the page of a"
+              + " registry; 'none': nowhere (default: the host of --listen; port 18882 for berthd,"
+              + " 18880 for berth-registry). Port 0 takes any free one.")
+  private Optional<String> http = Optional.empty();
+
+  public HttpOptions(int defaultPort) {
+    this.defaultPort = defaultPort;
+  }
+
+  /**
+   * Serves HTTP, if somebody wants that.
+   *
+   * @param daemon says where, unless there is an option of its own for that
+   * @param routes adds what is served
+   * @return null if nothing is served: a second daemon of a machine does not fail for want of a
+   *     port that nobody has asked for
+   * @throws BerthException if the address that was asked for cannot be had
+   */
+  public HttpServer serve(DaemonOptions daemon, Consumer<HttpServer.Builder> routes) {
+    if (http.filter(NONE::equals).isPresent()) {
+      return null;
+    }
+    Address calls = daemon.address();
+    int port = calls.port() == 0 ? 0 : defaultPort;
+    Address address =
+        http.map(text -> Address.parse(text, defaultPort))
+            .orElseGet(() -> new Address(calls.host(), port));
+    HttpServer.Builder server =
+        HttpServer.listenOn(address).insecureBeyondLoopback(daemon.insecure());
+    routes.accept(server);
+    try {
+      return server.start();
+    } catch (BerthException e) {
+      if (http.isPresent() || e.reason() != Reason.UNAVAILABLE) {
+        throw e;
+      }
+      log.warn("no HTTP is served: {}; --http says where else", e.getMessage());
+      return null;
+    }
+  }
+}

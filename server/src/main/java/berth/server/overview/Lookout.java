@@ -1,0 +1,99 @@
+package berth.server.overview;
+
+import berth.server.cluster.ClusterMessages;
+import berth.server.cluster.Clusters;
+import berth.server.gpu.GpuMessages;
+import berth.server.gpu.GpuMonitor;
+import berth.server.reservation.ReservationMessages;
+import berth.server.reservation.Reservations;
+import berth.server.run.RunMessages;
+import berth.server.run.Runs;
+import berth.v1.RecentRuns;
+import java.time.Duration;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Looks at all parts of this server twice a second, in one thread, whatever the number of those who
+ * watch; and not at all while nobody does. Any thread may call.
+ */
+public final class Lookout implements AutoCloseable {
+  private static final Logger log = LoggerFactory.getLogger(Lookout.class);
+  private static final Duration LOOK = Duration.ofMillis(500);
+  private static final int MOST_ENDED_RUNS = 30;
+
+  private final Supplier<Parts> view;
+  private final Set<Runnable> watchers = ConcurrentHashMap.newKeySet();
+  private final ScheduledExecutorService thread =
+      Executors.newSingleThreadScheduledExecutor(
+          task -> {
+            Thread looker = new Thread(task, "lookout");
+            looker.setDaemon(true);
+            return looker;
+          });
+  private volatile Parts newest = Parts.NONE;
+
+  Lookout(Supplier<Parts> view, Duration interval) {
+    this.view = view;
+    thread.scheduleWithFixedDelay(
+        this::look, interval.toNanos(), interval.toNanos(), TimeUnit.NANOSECONDS);
+  }
+
+  /** Looks at the parts of a server. */
+  public static Lookout over(
+      String serverName, GpuMonitor gpus, Reservations reservations, Runs runs, Clusters clusters) {
+    GpuMessages gpuMessages = new GpuMessages(serverName);
+    ReservationMessages reservationMessages = new ReservationMessages(serverName);
+    RunMessages runMessages = new RunMessages(serverName);
+    return new Lookout(
+        () ->
+            new Parts(
+                gpuMessages.report(gpus.newest(), gpus.nowNanos()),
+                Parts.timeless(reservationMessages.overview(reservations.overview())),
+                RecentRuns.newBuilder()
+                    .addAllRuns(runMessages.recent(runs, MOST_ENDED_RUNS))
+                    .build(),
+                ClusterMessages.list(clusters)),
+        LOOK);
+  }
+
+  /** What was seen last; {@link Parts#NONE} if nobody has watched lately. */
+  Parts newest() {
+    return newest;
+  }
+
+  /** Calls {@code watcher} after every look. Run the result to end that. */
+  Runnable watch(Runnable watcher) {
+    watchers.add(watcher);
+    thread.execute(this::look);
+    return () -> watchers.remove(watcher);
+  }
+
+  private void look() {
+    if (watchers.isEmpty()) {
+      // Whoever comes next is told nothing old.
+      newest = Parts.NONE;
+      return;
+    }
+    try {
+      newest = view.get().since(newest);
+    } catch (RuntimeException e) {
+      // What is wrong with that part is told by others; the next look may be better.
+      log.warn("this server cannot be looked at: {}", e.toString());
+      return;
+    }
+    watchers.forEach(Runnable::run);
+  }
+
+  /** Looks no more. */
+  @Override
+  public void close() {
+    thread.shutdownNow();
+  }
+}
