@@ -18,10 +18,14 @@ final class Architecture {
               file ->
                   file.isIn("berth.rpc")
                       || file.path().endsWith("GrpcService.java")
-                      || (file.isIn("berth.client") || file.isIn("berth.server.presence"))
+                      || (file.isIn("berth.client")
+                              || file.isIn("berth.server.presence")
+                              || file.isIn("berth.registry.web"))
                           && file.path().endsWith("Client.java"),
-              "berth.rpc, *GrpcService.java, and *Client.java of berth.client and"
-                  + " berth.server.presence"),
+              "berth.rpc, *GrpcService.java, and *Client.java of berth.client,"
+                  + " berth.server.presence and berth.registry.web"),
+          new Confined(
+              "io.netty.handler.codec.http", file -> file.isIn("berth.http"), "berth.http"),
           new Confined(
               "com.sun.jna",
               file -> file.isIn("berth.server.gpu") || file.isIn("berth.server.reservation"),

@@ -14,6 +14,7 @@ import io.netty.handler.codec.http.HttpResponse;
 import io.netty.handler.codec.http.HttpResponseStatus;
 import io.netty.handler.codec.http.HttpVersion;
 import io.netty.handler.codec.http.QueryStringDecoder;
+import java.net.InetSocketAddress;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -86,6 +87,13 @@ public final class HttpCall {
 
   public Optional<String> header(String name) {
     return Optional.ofNullable(headers.get(name));
+  }
+
+  /** The address that the call comes from, without its port. */
+  public String from() {
+    return channel.remoteAddress() instanceof InetSocketAddress internet
+        ? internet.getAddress().getHostAddress()
+        : "?";
   }
 
   /** Answers. */

@@ -25,11 +25,11 @@ public final class RpcChannel implements AutoCloseable {
       new DefaultThreadFactory("berth-channel", true);
 
   private final ManagedChannel channel;
-  private final EventLoopGroup eventLoop;
+  private final Runnable endThreads;
 
-  private RpcChannel(ManagedChannel channel, EventLoopGroup eventLoop) {
+  private RpcChannel(ManagedChannel channel, Runnable endThreads) {
     this.channel = channel;
-    this.eventLoop = eventLoop;
+    this.endThreads = endThreads;
   }
 
   public static RpcChannel to(Address address) {
@@ -42,14 +42,33 @@ public final class RpcChannel implements AutoCloseable {
     EventLoopGroup eventLoop =
         new MultiThreadIoEventLoopGroup(1, DAEMON_THREADS, NioIoHandler.newFactory());
     return new RpcChannel(
-        NettyChannelBuilder.forAddress(address.host(), address.port(), credentials)
-            .eventLoopGroup(eventLoop)
-            .channelType(NioSocketChannel.class)
-            .maxInboundMessageSize(RpcServer.MAX_MESSAGE_BYTES)
-            .maxInboundMetadataSize(MAX_METADATA_BYTES)
-            .keepAliveTime(RpcServer.KEEP_ALIVE_SECONDS, TimeUnit.SECONDS)
+        builder(address, credentials, eventLoop).build(),
+        () ->
+            eventLoop
+                .shutdownGracefully(0, 1, TimeUnit.SECONDS)
+                .awaitUninterruptibly(1, TimeUnit.SECONDS));
+  }
+
+  /**
+   * One of many connections, without any thread of its own. What arrives is passed on by the shared
+   * threads, which must not wait.
+   */
+  public static RpcChannel to(Address address, RpcThreads threads) {
+    return new RpcChannel(
+        builder(address, InsecureChannelCredentials.create(), threads.eventLoops())
+            .directExecutor()
             .build(),
-        eventLoop);
+        () -> {});
+  }
+
+  private static NettyChannelBuilder builder(
+      Address address, ChannelCredentials credentials, EventLoopGroup eventLoops) {
+    return NettyChannelBuilder.forAddress(address.host(), address.port(), credentials)
+        .eventLoopGroup(eventLoops)
+        .channelType(NioSocketChannel.class)
+        .maxInboundMessageSize(RpcServer.MAX_MESSAGE_BYTES)
+        .maxInboundMetadataSize(MAX_METADATA_BYTES)
+        .keepAliveTime(RpcServer.KEEP_ALIVE_SECONDS, TimeUnit.SECONDS);
   }
 
   /** The channel to make stubs from. */
@@ -69,6 +88,6 @@ public final class RpcChannel implements AutoCloseable {
   @Override
   public void close() {
     channel.shutdownNow();
-    eventLoop.shutdownGracefully(0, 1, TimeUnit.SECONDS).awaitUninterruptibly(1, TimeUnit.SECONDS);
+    endThreads.run();
   }
 }

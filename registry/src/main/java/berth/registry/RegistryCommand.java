@@ -3,9 +3,12 @@ package berth.registry;
 import berth.command.DaemonOptions;
 import berth.command.DurationConverter;
 import berth.command.ExitCode;
+import berth.command.HttpOptions;
 import berth.command.Termination;
 import berth.command.Version;
 import berth.discovery.Discovery;
+import berth.http.HttpReply;
+import berth.http.HttpServer;
 import berth.registry.directory.Directory;
 import berth.registry.directory.EtcdDirectory;
 import berth.registry.directory.LeaseTerms;
@@ -13,6 +16,7 @@ import berth.registry.directory.MemoryDirectory;
 import berth.registry.directory.RegistryGrpcService;
 import berth.registry.discovery.DiscoveryResponder;
 import berth.registry.line.TurnLine;
+import berth.registry.web.RegistryPage;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
@@ -47,6 +51,7 @@ import picocli.CommandLine.Option;
 final class RegistryCommand implements Callable<Integer> {
   private static final Logger log = LoggerFactory.getLogger("berth-registry");
   private static final int PORT = 18811;
+  private static final int HTTP_PORT = 18880;
   // Nobody has a reason to send more: a registration has at most 64 KiB.
   private static final int MAX_MESSAGE_BYTES = 256 << 10;
   private static final int MAX_SERVERS = 20_000;
@@ -54,6 +59,15 @@ final class RegistryCommand implements Callable<Integer> {
   private static final int STORE_THREADS = 16;
 
   @Mixin private final DaemonOptions daemon = new DaemonOptions(PORT);
+
+  @Mixin private final HttpOptions http = new HttpOptions(HTTP_PORT);
+
+  @Option(
+      names = "--page-cancel",
+      description =
+          "Let everyone who sees the page of this registry cancel runs and clusters there. Without"
+              + " it, the page only shows.")
+  private boolean pageCancel;
 
   @Option(
       names = "--lease",
@@ -132,7 +146,12 @@ final class RegistryCommand implements Callable<Integer> {
                   .service(service)
                   .endStreams(service::close)
                   .start();
-          DiscoveryResponder discovery = answerQueries(server.address())) {
+          DiscoveryResponder discovery = answerQueries(server.address());
+          RegistryPage page = new RegistryPage(shownName(), directory::roster, pageCancel);
+          HttpServer pages = http.serve(daemon, routes -> addRoutes(routes, page, directory))) {
+        if (pages != null) {
+          log.info("its page is http://{}/", pages.address());
+        }
         if (discovery != null) {
           log.info("answers queries on UDP {}", discovery.address());
         }
@@ -147,15 +166,31 @@ final class RegistryCommand implements Callable<Integer> {
     return ExitCode.OK;
   }
 
+  private static void addRoutes(HttpServer.Builder routes, RegistryPage page, Directory directory) {
+    page.addTo(routes);
+    routes
+        .get("/healthz", call -> call.reply(HttpReply.text(200, "ok")))
+        .get(
+            "/readyz",
+            call -> {
+              // Fails as long as it knows nothing that it could tell.
+              directory.roster();
+              call.reply(HttpReply.text(200, "ok"));
+            });
+  }
+
+  private String shownName() {
+    return name.orElseGet(DaemonOptions::hostName);
+  }
+
   /** Returns null if this registry is not to be found by UDP, or cannot be. */
   private DiscoveryResponder answerQueries(Address registry) {
     if (discoveryPort == 0) {
       return null;
     }
     Address queries = new Address(registry.host(), discoveryPort);
-    String shownName = name.orElseGet(DaemonOptions::hostName);
     try {
-      return DiscoveryResponder.listenOn(queries, registry.port(), shownName);
+      return DiscoveryResponder.listenOn(queries, registry.port(), shownName());
     } catch (BerthException e) {
       if (e.reason() != Reason.UNAVAILABLE) {
         throw e;

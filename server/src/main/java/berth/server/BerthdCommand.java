@@ -3,12 +3,15 @@ package berth.server;
 import berth.command.DaemonOptions;
 import berth.command.DurationConverter;
 import berth.command.ExitCode;
+import berth.command.HttpOptions;
 import berth.command.SizeConverter;
 import berth.command.Termination;
 import berth.command.Version;
 import berth.discovery.Discovery;
 import berth.discovery.FoundRegistry;
 import berth.discovery.Reach;
+import berth.http.HttpReply;
+import berth.http.HttpServer;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
@@ -60,11 +63,14 @@ import picocli.CommandLine.Option;
 final class BerthdCommand implements Callable<Integer> {
   private static final Logger log = LoggerFactory.getLogger("berthd");
   private static final int PORT = 18812;
+  private static final int HTTP_PORT = 18882;
   private static final int REGISTRY_PORT = 18811;
   private static final String NO_REGISTRY = "none";
   private static final Duration DISCOVERY_TIMEOUT = Duration.ofSeconds(1);
 
   @Mixin private final DaemonOptions daemon = new DaemonOptions(PORT);
+
+  @Mixin private final HttpOptions http = new HttpOptions(HTTP_PORT);
 
   @Option(
       names = "--name",
@@ -329,7 +335,11 @@ final class BerthdCommand implements Callable<Integer> {
                   .endStreams(allRuns::close)
                   .endStreams(reservations::close)
                   .endStreams(gpus::close)
-                  .start()) {
+                  .start();
+          HttpServer numbers = http.serve(daemon, routes -> addRoutes(routes, gpus, allRuns))) {
+        if (numbers != null) {
+          log.info("its metrics are http://{}/metrics", numbers.address());
+        }
         log.info("{} listens on {}", serverName, server.address());
         Optional<Presence> presence =
             registry.contains(NO_REGISTRY)
@@ -350,6 +360,17 @@ final class BerthdCommand implements Callable<Integer> {
       }
     }
     return ExitCode.OK;
+  }
+
+  private static void addRoutes(HttpServer.Builder routes, GpuMonitor gpus, Runs runs) {
+    routes
+        .get("/healthz", call -> call.reply(HttpReply.text(200, "ok")))
+        .get(
+            "/readyz",
+            call -> {
+              Optional<String> problem = runs.load().problem().or(() -> gpus.newest().problem());
+              call.reply(HttpReply.text(problem.isEmpty() ? 200 : 503, problem.orElse("ok")));
+            });
   }
 
   private Runtime runtime(String serverName, Path state, boolean simulated) {

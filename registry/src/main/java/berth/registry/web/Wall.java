@@ -1,0 +1,404 @@
+package berth.registry.web;
+
+import berth.http.EventStream;
+import berth.registry.directory.Roster;
+import berth.registry.directory.ServerWatch;
+import berth.registry.web.ServerView.State;
+import berth.rpc.Address;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.rpc.RpcThreads;
+import berth.v1.Server;
+import berth.v1.ServerFilter;
+import berth.v1.WatchOverviewResponse;
+import berth.v1.WatchServersResponse;
+import java.time.Clock;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.ConcurrentSkipListMap;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
+import java.util.function.Supplier;
+import java.util.stream.Collectors;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * What all who look at the page see, the same for each of them.
+ *
+ * <p>One thread does everything, once a second: it asks the roster who is there, takes what the
+ * servers have sent, and sends each viewer what is new; all viewers get the same bytes. The servers
+ * are watched only while there are viewers, and a little longer. Any thread may call.
+ */
+final class Wall implements AutoCloseable {
+  private static final Logger log = LoggerFactory.getLogger(Wall.class);
+
+  /** How often, and how long. */
+  record Timing(Duration tick, Duration linger, Duration keepGone, Duration retry) {
+    static Timing usual() {
+      return new Timing(
+          Duration.ofSeconds(1),
+          Duration.ofSeconds(30),
+          Duration.ofHours(1),
+          Duration.ofSeconds(2));
+    }
+  }
+
+  private static final Duration BEAT = Duration.ofSeconds(10);
+  private static final Duration LONGEST_RETRY = Duration.ofSeconds(30);
+  // The others are shown as the registry knows them.
+  private static final int MOST_WATCHED = 1000;
+  // Not all at once: the others wait for the next second.
+  private static final int NEW_LINKS_A_TICK = 100;
+  private static final int THREADS = 2;
+  private static final ServerFilter ALL = ServerFilter.getDefaultInstance();
+
+  /** One server. */
+  private static final class Entry {
+    private volatile ServerView view;
+    private volatile Link link;
+    private ServerView shown;
+    private String json = "";
+    private long changed;
+    private boolean sampled;
+    private long retryAtNanos = System.nanoTime();
+    private Duration retry = Duration.ZERO;
+  }
+
+  /** One who looks; behind if what it was told last is not what all others were. */
+  private static final class Viewer {
+    private final EventStream stream;
+    private long told;
+
+    Viewer(EventStream stream) {
+      this.stream = stream;
+    }
+  }
+
+  private final Supplier<Roster> roster;
+  private final Function<EventStream, byte[]> greeting;
+  private final Timing timing;
+  private final Clock clock;
+  private final RpcThreads rpcThreads = new RpcThreads("page", THREADS);
+  private final ScheduledExecutorService thread =
+      Executors.newSingleThreadScheduledExecutor(
+          task -> {
+            Thread wall = new Thread(task, "wall");
+            wall.setDaemon(true);
+            return wall;
+          });
+
+  // Changed by the thread alone; others look servers up.
+  private final Map<String, Entry> servers = new ConcurrentSkipListMap<>();
+  private final List<Viewer> viewers = new ArrayList<>();
+  private final Set<String> unseen = new HashSet<>();
+  private ServerWatch watch;
+  private long version;
+  private long lastViewerNanos;
+  private long nextBeatNanos;
+
+  /**
+   * @param roster fails as long as nobody knows who is there
+   * @param greeting what a viewer is told first
+   */
+  Wall(
+      Supplier<Roster> roster, Function<EventStream, byte[]> greeting, Timing timing, Clock clock) {
+    this.roster = roster;
+    this.greeting = greeting;
+    this.timing = timing;
+    this.clock = clock;
+    this.lastViewerNanos = System.nanoTime() - timing.linger.toNanos();
+    thread.scheduleAtFixedRate(this::tick, 0, timing.tick.toNanos(), TimeUnit.NANOSECONDS);
+  }
+
+  /** Shows everything to one more. */
+  void join(EventStream stream) {
+    thread.execute(
+        () -> {
+          stream.send(greeting.apply(stream));
+          Viewer viewer = new Viewer(stream);
+          viewer.told = -1;
+          viewers.add(viewer);
+          tick();
+        });
+    stream.onEnd(() -> leave(stream));
+  }
+
+  private void leave(EventStream stream) {
+    if (!thread.isShutdown()) {
+      thread.execute(() -> viewers.removeIf(viewer -> viewer.stream == stream));
+    }
+  }
+
+  /**
+   * Where a server is.
+   *
+   * @throws BerthException NOT_FOUND if it is not there
+   */
+  Address address(String name) {
+    ServerView view = find(name).view;
+    if (view.state() == State.GONE) {
+      throw new BerthException(Reason.NOT_FOUND, name + " is gone");
+    }
+    return Address.parse(view.server().getInfo().getAddress(), 0);
+  }
+
+  /**
+   * Calls a server.
+   *
+   * @throws BerthException NOT_FOUND if it is not there, or what the call failed with
+   */
+  <T> T call(String name, Function<ServerClient, T> call) {
+    Address address = address(name);
+    Link link = find(name).link;
+    if (link != null) {
+      return call.apply(link.client());
+    }
+    try (ServerClient client = connect(address)) {
+      return call.apply(client);
+    }
+  }
+
+  /** A connection of its own, to be closed by the caller. */
+  ServerClient connect(Address address) {
+    return new ServerClient(address, rpcThreads);
+  }
+
+  private Entry find(String name) {
+    Entry entry = servers.get(name);
+    if (entry == null) {
+      throw new BerthException(Reason.NOT_FOUND, "no server '" + name + "' is registered");
+    }
+    return entry;
+  }
+
+  @Override
+  public void close() {
+    thread.shutdownNow();
+    try {
+      thread.awaitTermination(1, TimeUnit.SECONDS);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+    viewers.forEach(viewer -> viewer.stream.end());
+    servers.values().forEach(this::unlink);
+    rpcThreads.close();
+  }
+
+  private void tick() {
+    try {
+      askRoster();
+      forgetGone();
+      if (!viewers.isEmpty()) {
+        lastViewerNanos = System.nanoTime();
+      }
+      if (System.nanoTime() - lastViewerNanos < timing.linger.toNanos()) {
+        linkAll();
+        servers.values().forEach(this::takeNews);
+      } else {
+        servers.values().forEach(this::unlink);
+      }
+      if (!viewers.isEmpty()) {
+        show();
+      }
+    } catch (RuntimeException e) {
+      // The next second is another one.
+      log.error("the page cannot be brought up to date", e);
+    }
+  }
+
+  private void askRoster() {
+    if (watch == null) {
+      try {
+        watch = new ServerWatch(roster.get(), ALL, "");
+      } catch (BerthException e) {
+        return;
+      }
+    }
+    for (WatchServersResponse news; (news = watch.next()) != null; ) {
+      if (news.getReset()) {
+        unseen.addAll(servers.keySet());
+      }
+      news.getServersList().forEach(this::isThere);
+      news.getRemovedList().forEach(this::isGone);
+      if (news.getComplete()) {
+        unseen.forEach(this::isGone);
+        unseen.clear();
+      }
+    }
+  }
+
+  private void isThere(Server server) {
+    String name = server.getInfo().getName();
+    unseen.remove(name);
+    Entry entry = servers.computeIfAbsent(name, added -> new Entry());
+    long now = clock.millis();
+    if (entry.view == null) {
+      entry.view = ServerView.of(server, now);
+      return;
+    }
+    boolean another = !entry.view.server().getInstance().equals(server.getInstance());
+    entry.view = entry.view.with(server);
+    if (another || entry.view.state() == State.GONE) {
+      unlink(entry);
+      entry.view = entry.view.in(State.UP, now, "");
+    }
+  }
+
+  private void isGone(String name) {
+    Entry entry = servers.get(name);
+    if (entry != null && entry.view.state() != State.GONE) {
+      unlink(entry);
+      entry.view = entry.view.in(State.GONE, clock.millis(), "the registry hears nothing of it");
+    }
+  }
+
+  private void forgetGone() {
+    long before = clock.millis() - timing.keepGone.toMillis();
+    List<String> forgotten =
+        servers.values().stream()
+            .map(entry -> entry.view)
+            .filter(view -> view.state() == State.GONE && view.since() < before)
+            .map(ServerView::name)
+            .toList();
+    if (!forgotten.isEmpty()) {
+      forgotten.forEach(servers::remove);
+      // So seldom that all may be told anew.
+      version++;
+      viewers.forEach(viewer -> viewer.told = -1);
+    }
+  }
+
+  private void linkAll() {
+    int watched = 0;
+    int added = 0;
+    for (Entry entry : servers.values()) {
+      if (entry.view.state() == State.GONE || ++watched > MOST_WATCHED) {
+        continue;
+      }
+      if (entry.link == null && System.nanoTime() - entry.retryAtNanos >= 0) {
+        if (++added > NEW_LINKS_A_TICK) {
+          return;
+        }
+        entry.link =
+            new Link(Address.parse(entry.view.server().getInfo().getAddress(), 0), rpcThreads);
+      }
+    }
+  }
+
+  private void unlink(Entry entry) {
+    if (entry.link != null) {
+      entry.link.close();
+      entry.link = null;
+    }
+    entry.retryAtNanos = System.nanoTime();
+    entry.retry = Duration.ZERO;
+  }
+
+  private void takeNews(Entry entry) {
+    Link link = entry.link;
+    if (link == null) {
+      return;
+    }
+    for (WatchOverviewResponse news; (news = link.poll()) != null; ) {
+      entry.view = entry.view.with(news).in(State.UP, clock.millis(), "");
+      entry.sampled |= news.hasReport();
+      entry.retry = Duration.ZERO;
+    }
+    Optional<String> broken = link.broken();
+    if (broken.isPresent()) {
+      Duration retry = longer(entry.retry);
+      unlink(entry);
+      entry.retry = retry;
+      entry.retryAtNanos = System.nanoTime() + retry.toNanos();
+      entry.view = entry.view.in(State.UNREACHABLE, clock.millis(), broken.get());
+    }
+  }
+
+  private Duration longer(Duration retry) {
+    Duration twice = retry.isZero() ? timing.retry : retry.multipliedBy(2);
+    return twice.compareTo(LONGEST_RETRY) < 0 ? twice : LONGEST_RETRY;
+  }
+
+  private void show() {
+    List<Entry> changed = new ArrayList<>();
+    for (Entry entry : servers.values()) {
+      if (entry.shown == null || !ServerJson.looksTheSame(entry.view, entry.shown)) {
+        entry.json = ServerJson.server(entry.view);
+        changed.add(entry);
+      }
+      entry.shown = entry.view;
+    }
+    long before = version;
+    if (!changed.isEmpty()) {
+      version++;
+    }
+    byte[] news = changed.isEmpty() ? null : serversEvent(changed, false);
+    byte[] everything = null;
+    byte[] samples = samplesEvent();
+    boolean beat = System.nanoTime() - nextBeatNanos >= 0;
+    if (beat) {
+      nextBeatNanos = System.nanoTime() + BEAT.toNanos();
+    }
+    for (Viewer viewer : viewers) {
+      // Who does not keep up is told the rest when it does, all of it at once.
+      if (!viewer.stream.isReady()) {
+        continue;
+      }
+      if (viewer.told == before && news != null) {
+        viewer.stream.send(news);
+      } else if (viewer.told != before) {
+        if (everything == null) {
+          everything = serversEvent(List.copyOf(servers.values()), true);
+        }
+        viewer.stream.send(everything);
+      }
+      viewer.told = version;
+      if (samples != null) {
+        viewer.stream.send(samples);
+      } else if (beat) {
+        viewer.stream.send(EventStream.beat());
+      }
+    }
+  }
+
+  private byte[] serversEvent(List<Entry> entries, boolean all) {
+    return EventStream.event(
+        "servers",
+        "{\"now\":"
+            + clock.millis()
+            + ",\"reset\":"
+            + all
+            + ",\"servers\":["
+            + entries.stream().map(entry -> entry.json).collect(Collectors.joining(","))
+            + "],\"removed\":[]}");
+  }
+
+  /** Null if there is no new sample. */
+  private byte[] samplesEvent() {
+    List<Entry> sampled = servers.values().stream().filter(entry -> entry.sampled).toList();
+    if (sampled.isEmpty()) {
+      return null;
+    }
+    sampled.forEach(entry -> entry.sampled = false);
+    return EventStream.event(
+        "samples",
+        Json.object(
+            json ->
+                json.put("t", clock.millis())
+                    .putObject(
+                        "s",
+                        all -> {
+                          for (Entry entry : sampled) {
+                            ServerJson.putSample(all, entry.view);
+                          }
+                        })));
+  }
+}
