@@ -33,9 +33,14 @@ public final class RegistryPage implements AutoCloseable {
    * @param mayCancel whether everyone who sees the page may end runs and clusters
    */
   public RegistryPage(String registryName, Supplier<Roster> roster, boolean mayCancel) {
+    this(registryName, roster, mayCancel, Wall.Timing.usual());
+  }
+
+  RegistryPage(
+      String registryName, Supplier<Roster> roster, boolean mayCancel, Wall.Timing timing) {
     this.registryName = registryName;
     this.mayCancel = mayCancel;
-    this.wall = new Wall(roster, this::hello, Wall.Timing.usual(), Clock.systemUTC());
+    this.wall = new Wall(roster, this::hello, timing, Clock.systemUTC());
   }
 
   /** Adds all paths of the page. */
