@@ -35,9 +35,16 @@ compile_example() {
     "$gradle" --no-daemon -q -p examples/java-library clean classes
 }
 
+# The end-to-end tests with containers, in a process of their own beside all others: together the tests of `client` would
+# take twice as long, and most of the time they wait.
+test_with_containers() {
+  BERTH_REGISTRY=none "$JAVA_HOME/bin/java" @client/build/junit.args --include-tag docker \
+    --reports-dir client/build/test-results-docker
+}
+
 # What failed, once more at the end: the output is long.
 failed_tests() {
-  find . -path './*/build/test-results/*.xml' -exec awk '
+  find . -path './*/build/test-results*/*.xml' -exec awk '
     /<testcase / { test = $0; sub(/.* classname="/, "", test); sub(/".*/, "", test)
       name = $0; sub(/.*<testcase name="/, "", name); sub(/".*/, "", name) }
     /<(failure|error)[ >]/ { print "FAILED: " test "." name }' {} +
@@ -46,7 +53,7 @@ failed_tests() {
 # Counts come from the reports that JUnit writes, so a module that never ran its tests adds nothing and must fail.
 summary() {
   local failed_steps=$1
-  find . -path './*/build/test-results/*.xml' -exec cat {} + | awk -v steps="$failed_steps" '
+  find . -path './*/build/test-results*/*.xml' -exec cat {} + | awk -v steps="$failed_steps" '
     function count(name) { return match($0, " " name "=\"[0-9]+\"") ? substr($0, RSTART + length(name) + 3) + 0 : 0 }
     /<testsuite / {
       skipped += count("skipped")
@@ -61,7 +68,7 @@ summary() {
 }
 
 failures=0
-rm -rf ./*/build/test-results
+rm -rf ./*/build/test-results*
 step "Linting scripts" shellcheck -x scripts/*.sh dockerfiles/*/*.sh examples/*.sh examples/*/*.sh .ci/run ||
   failures=$((failures + 1))
 step "Linting Dockerfiles" scripts/lint-dockerfiles.sh || failures=$((failures + 1))
@@ -69,8 +76,18 @@ step "Checking the format of Java files" "$gradle" --no-daemon -q checkFormat ||
 build_images || failures=$((failures + 1))
 if step "Compiling with all lint warnings as errors" "$gradle" --no-daemon -q testClasses installDist; then
   step "Compiling the example project against the published library" compile_example || failures=$((failures + 1))
+  "$gradle" --no-daemon -q :client:junitArguments
+  container_log=$(mktemp)
+  test_with_containers >"$container_log" 2>&1 &
+  containers=$!
+  trap 'kill "$containers" 2>/dev/null' EXIT
   # --continue: one failing module must not hide the results of the others. --parallel: most of their time they wait.
-  "$gradle" --no-daemon -q --continue --parallel test 2>&1 | grep -v 'Malformed class file' || failures=$((failures + 1))
+  "$gradle" --no-daemon -q --continue --parallel -Pclient.without=docker test 2>&1 | grep -v 'Malformed class file' ||
+    failures=$((failures + 1))
+  wait "$containers" || failures=$((failures + 1))
+  trap - EXIT
+  cat "$container_log"
+  rm "$container_log"
 else
   failures=$((failures + 1))
 fi

@@ -50,7 +50,7 @@ final class ClusterMachines implements AutoCloseable {
   private static final String USER = NETWORK + "200";
   private static final Duration PATIENCE = Duration.ofSeconds(60);
   private static final Duration PATIENCE_FOR_IMAGES = Duration.ofMinutes(30);
-  private static final Duration SOON = Duration.ofSeconds(10);
+  private static final Duration SOON = Duration.ofSeconds(60);
 
   /** Hands the machines to tests that have a parameter for them. */
   static final class Shared implements ParameterResolver {

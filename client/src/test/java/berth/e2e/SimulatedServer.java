@@ -27,7 +27,7 @@ import java.util.concurrent.TimeUnit;
 /** A server that is nothing but what registries know of it: it registers and reports. */
 final class SimulatedServer implements AutoCloseable {
   private static final Duration DEADLINE = Duration.ofSeconds(2);
-  private static final Duration PATIENCE = Duration.ofSeconds(10);
+  private static final Duration PATIENCE = Duration.ofSeconds(60);
 
   private final RegisterRequest registration;
   private final Replicas registries;
