@@ -184,7 +184,8 @@ export class ClusterView {
       this.#ticking.push({node: ran, text});
     }
     const failed = attempt.ended !== null && attempt.exitCode !== 0;
-    const end = [attempt.end, attempt.exitCode === null ? '' : `exit ${attempt.exitCode}`, attempt.why]
+    const code = attempt.exitCode === null ? '' : `exit ${attempt.exitCode}`;
+    const end = [attempt.end, attempt.why?.includes(code) ? '' : code, attempt.why]
       .filter(Boolean).join(', ');
     const outcome = attempt.ended === null ? 'running' : failed ? 'failed' : 'succeeded';
     return element('tr', {'data-attempt': attempt.number, 'data-outcome': outcome, 'data-older': !isNewest},
@@ -192,7 +193,7 @@ export class ClusterView {
       element('td', {class: 'cell-state'}, icon(outcome), String(attempt.number)),
       element('td', {class: 'cell-server'},
         attempt.server ? element('a', {href: routeTo('server', [attempt.server])}, attempt.server) : '', ' ',
-        attempt.run ? element('a', {href: routeTo('run', [attempt.server, attempt.run]), 'data-open': true}, attempt.run) : ''),
+        attempt.run ? element('a', {class: 'id', href: routeTo('run', [attempt.server, attempt.run]), 'data-open': true}, attempt.run) : ''),
       element('td', {class: 'cell-gpus'}, indices(attempt.gpus) || 'none'),
       element('td', {class: 'cell-address'}, attempt.address ?? ''),
       element('td', {title: moment(attempt.started)}, attempt.started === null ? UNKNOWN : clockTime(attempt.started, now())),

@@ -25,13 +25,13 @@ export function clusterWhy(cluster) {
   if (cluster.why) {
     parts.push(cluster.why);
   }
-  if (cluster.exitCode !== null && cluster.exitCode !== 0) {
+  if (cluster.exitCode !== null && cluster.exitCode !== 0 && !cluster.why.includes(`exit ${cluster.exitCode}`)) {
     parts.push(`exit ${cluster.exitCode}`);
   }
   return parts.join(', ');
 }
 
-/** Everything that had to begin again, `` if nothing had. */
+/** Everything that had to begin again, or "" if nothing had. */
 export function clusterRestarts(cluster) {
   return [
     cluster.restarts > 0 ? count(cluster.restarts, 'restart') : '',

@@ -11,7 +11,7 @@ export class Facts {
       let row = this.#values.get(name);
       if (!row) {
         row = {value: element('dd')};
-        row.element = element('div', {class: 'fact'}, element('dt', {}, name), row.value);
+        row.element = element('div', {class: 'fact', 'data-fact': name}, element('dt', {}, name), row.value);
         this.#values.set(name, row);
         this.element.append(row.element);
       }

@@ -4,12 +4,13 @@ import {healthSentence, stateWord, strangerSentence} from './gpu-words.js';
 import {icon, setIcon} from './icons.js';
 import {routeTo} from './route.js';
 import {Sparkline} from './sparkline.js';
-import {duration, gibibytes, moment, person, whole} from './words.js';
+import {shortModel} from './server-words.js';
+import {duration, gibibytes, moment, whole, wholeGibibytes} from './words.js';
 
 const METERS = [
   {metric: 'util', name: 'util', unit: '%', top: () => 100, text: (value) => whole(value), limit: () => ''},
   {metric: 'memory', name: 'memory', unit: 'GiB', top: (gpu) => gpu.memoryTotal, text: (value) => gibibytes(value),
-    limit: (gpu) => `/ ${gibibytes(gpu.memoryTotal)}`},
+    limit: (gpu) => `/ ${wholeGibibytes(gpu.memoryTotal)}`},
   {metric: 'temperature', name: 'temp', unit: '°C', top: () => 100, text: (value) => whole(value), limit: () => ''},
   {metric: 'power', name: 'power', unit: 'W', top: (gpu) => gpu.powerLimit, text: (value) => whole(value),
     limit: (gpu) => gpu.powerLimit === null ? '' : `/ ${whole(gpu.powerLimit)}`},
@@ -86,7 +87,7 @@ export class GpuRow {
     setIcon(this.#icon, gpu.state);
     setText(this.#index, String(gpu.index));
     setText(this.#state, stateWord(gpu));
-    setText(this.#model, gpu.model);
+    setText(this.#model, shortModel(gpu.model));
     this.#times = [];
     this.#who.replaceChildren(...this.#sentences(server, gpu));
     // A narrow row shows the beginning only; all of it is in the tooltip.
@@ -112,7 +113,9 @@ export class GpuRow {
   }
 
   #holder(server, holder) {
-    const parts = [element('b', {class: 'who-user'}, person(holder.user, holder.host))];
+    const host = holder.user && holder.host ? element('span', {class: 'who-host'}, `@${holder.host}`) : null;
+    const parts = [element('span', {class: 'who-name'},
+      element('b', {class: 'who-user'}, holder.user || holder.host || 'unknown'), host)];
     if (holder.purpose) {
       parts.push(element('span', {class: 'who-purpose'}, holder.purpose));
     }

@@ -58,7 +58,7 @@ export class GpuTiles {
       setText(value, isLive && gpu.state !== 'unhealthy' ? whole(latest[UTIL]) : '');
       setText(who, shortHolder(gpu));
       const used = isLive && gpu.memoryTotal ? latest[MEMORY] / gpu.memoryTotal : 0;
-      setProperty(node, '--used', (Number.isNaN(used) ? 0 : used).toFixed(2));
+      setProperty(node, '--filled', (Number.isNaN(used) ? 0 : used).toFixed(2));
     });
     this.#draw(server, timelines, columns, isLive);
   }
@@ -79,9 +79,7 @@ export class GpuTiles {
         height: height * 0.7 - 4,
       };
       const colour = isLive ? palette.state[gpu.state] ?? palette.old : palette.old;
-      context.globalAlpha = 0.55;
-      drawTimeline(context, box, timelines[index], UTIL, 100, colour, 0.22);
-      context.globalAlpha = 1;
+      drawTimeline(context, box, timelines[index], UTIL, 100, {colour, line: 0.4, area: 0.13});
     });
   }
 

@@ -1,4 +1,4 @@
-import {gibibytes, person} from './words.js';
+import {gibibytes, person, wholeGibibytes} from './words.js';
 
 /** What there is to say about a GPU, in words; the cards, tiles and tooltips say the same. */
 
@@ -46,7 +46,7 @@ export function describeGpu(server, gpu, latest) {
   const [util, memory, temperature, power] = latest;
   const numbers = [
     Number.isNaN(util) ? null : `${Math.round(util)} %`,
-    Number.isNaN(memory) ? null : `${gibibytes(memory)} of ${gibibytes(gpu.memoryTotal)} GiB`,
+    Number.isNaN(memory) ? null : `${gibibytes(memory)} of ${wholeGibibytes(gpu.memoryTotal)} GiB`,
     Number.isNaN(temperature) ? null : `${Math.round(temperature)} °C`,
     Number.isNaN(power) ? null : `${Math.round(power)} W`,
   ].filter(Boolean).join(', ');

@@ -32,7 +32,7 @@ export function runOutcome(run) {
     return run.pulling ? `pulling ${typeof run.pulling === 'string' ? run.pulling : 'the image'}` : run.why;
   }
   const parts = [];
-  if (run.exitCode !== null) {
+  if (run.exitCode !== null && !run.why.includes(`exit ${run.exitCode}`)) {
     parts.push(`exit ${run.exitCode}`);
   }
   if (run.reason && run.reason !== 'finished') {

@@ -156,6 +156,7 @@ export class ServerCard {
       setAttribute(this.#away, 'title', away);
     }
     const notes = serverNotes(server);
+    setAttribute(this.element, 'data-noted', away !== '' || notes.some((note) => note.kind !== 'draining'));
     const shown = JSON.stringify(notes);
     if (this.#notesShown !== shown) {
       this.#notesShown = shown;

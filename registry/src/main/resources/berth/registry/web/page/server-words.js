@@ -33,9 +33,15 @@ export function serverNotes(server) {
 export function modelsSentence(server) {
   const models = new Map();
   for (const gpu of server.gpus) {
-    models.set(gpu.model, (models.get(gpu.model) ?? 0) + 1);
+    const model = shortModel(gpu.model);
+    models.set(model, (models.get(model) ?? 0) + 1);
   }
   return models.size === 0 ? 'no GPU' : [...models].map(([model, number]) => `${number} × ${model}`).join(', ');
+}
+
+/** Without the maker's name, which all of them have. */
+export function shortModel(model) {
+  return model.replace(/\bNVIDIA (?:GeForce )?/, '');
 }
 
 export function hasOneModel(server) {
@@ -48,9 +54,9 @@ export function freeGpus(server) {
   return grants ? server.gpus.filter((gpu) => gpu.state === 'free').length : 0;
 }
 
-/** `ann@laptop waits for 2 GPUs, 5m: ablation study`. */
+/** `ann@laptop waits 5m for 2 GPUs: ablation study`. */
 export function waitingSentence(request, now) {
   const wanted = request.gpus < 0 ? 'all GPUs' : count(request.gpus, 'GPU');
   const purpose = request.purpose ? `: ${request.purpose}` : '';
-  return `${person(request.user, request.host)} waits for ${wanted} since ${duration(now - request.since)}${purpose}`;
+  return `${person(request.user, request.host)} waits ${duration(now - request.since)} for ${wanted}${purpose}`;
 }

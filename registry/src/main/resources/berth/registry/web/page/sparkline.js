@@ -3,9 +3,9 @@ import {METRICS, SLOTS} from './timeline.js';
 
 /**
  * Draws one metric of a time line into a box of a canvas: the newest at the right edge, gaps where nothing is known.
- * `top` is the value of the upper edge.
+ * `top` is the value of the upper edge; `ink` has a colour, and how much of it the line and the area below it get.
  */
-export function drawTimeline(context, box, timeline, metric, top, colour, fillOpacity) {
+export function drawTimeline(context, box, timeline, metric, top, {colour, line, area}) {
   const newest = timeline.newestSlot;
   // Never more than one point per pixel: a wider stride shows the highest of its values, so that no peak is lost.
   const stride = Math.max(1, Math.ceil(SLOTS / Math.max(1, box.width)));
@@ -43,19 +43,21 @@ export function drawTimeline(context, box, timeline, metric, top, colour, fillOp
   if (begun >= 0) {
     segments.push(begun, x);
   }
+  context.globalAlpha = line;
   context.strokeStyle = colour;
   context.lineWidth = 1.25;
   context.lineJoin = 'round';
   context.stroke();
-  if (segments.length === 2 && fillOpacity > 0) {
+  // With gaps there would be several areas; the line alone shows them well enough.
+  if (segments.length === 2) {
     context.lineTo(segments[1], bottom);
     context.lineTo(segments[0], bottom);
     context.closePath();
-    context.globalAlpha = fillOpacity;
+    context.globalAlpha = area;
     context.fillStyle = colour;
     context.fill();
-    context.globalAlpha = 1;
   }
+  context.globalAlpha = 1;
 }
 
 /** A canvas that keeps the size of its place on the page, without ever asking for it while drawing. */
@@ -154,6 +156,7 @@ export class Sparkline {
     context.fillStyle = palette.rule;
     context.fillRect(0, height - 1, width, 1);
     const colour = isOld ? palette.old : palette.metric[METRICS[this.#metric]];
-    drawTimeline(context, {x: 0, y: 1, width, height: height - 1}, timeline, this.#metric, top || 100, colour, 0.16);
+    drawTimeline(context, {x: 0, y: 1, width, height: height - 1}, timeline, this.#metric, top || 100,
+      {colour, line: 1, area: 0.16});
   }
 }

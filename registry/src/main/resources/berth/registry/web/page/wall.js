@@ -7,6 +7,8 @@ const FITS = [
   {density: 'tiles', size: 24}, {density: 'tiles', size: 20}, {density: 'tiles', size: 17}, {density: 'tiles', size: 14},
   {density: 'tiles', size: 12},
 ];
+/** On a phone all is scrolled anyway, and large type would leave room for nothing else. */
+const PHONE_FITS = [{density: null, size: 16}];
 const PAGE_MILLIS = 12_000;
 const SETTLE_MILLIS = 120;
 
@@ -53,7 +55,7 @@ export class Wall {
   }
 
   #apply() {
-    const {density, size} = FITS[this.#fit];
+    const {density, size} = this.#fits()[this.#fit];
     setProperty(document.documentElement, '--type-size', `${size}px`);
     this.#overview.setDensity(density);
     clearTimeout(this.#timer);
@@ -63,7 +65,7 @@ export class Wall {
   #check() {
     const {scrollHeight, clientHeight, scrollTop} = document.documentElement;
     if (scrollHeight > clientHeight + 2) {
-      if (this.#fit < FITS.length - 1) {
+      if (this.#fit < this.#fits().length - 1) {
         this.#fit++;
         this.#apply();
         return;
@@ -73,8 +75,13 @@ export class Wall {
     this.#timer = setTimeout(() => this.#check(), 2000);
   }
 
+  #fits() {
+    return window.innerWidth < 700 ? PHONE_FITS : FITS;
+  }
+
   #turnPage(top, height, end) {
-    if (performance.now() - this.#pageTurned > PAGE_MILLIS) {
+    const isPhone = this.#fits() === PHONE_FITS;
+    if (!isPhone && performance.now() - this.#pageTurned > PAGE_MILLIS) {
       this.#pageTurned = performance.now();
       const next = top + height >= end - 2 ? 0 : top + height * 0.9;
       window.scrollTo({top: next, behavior: 'auto'});

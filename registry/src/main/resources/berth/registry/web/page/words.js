@@ -78,6 +78,11 @@ export function gibibytes(mebibytes) {
   return size >= 99.5 || Number.isInteger(size) ? String(Math.round(size)) : size.toFixed(1);
 }
 
+/** A size that never changes, such as all of the memory: its tenths tell nothing. */
+export function wholeGibibytes(mebibytes) {
+  return isKnown(mebibytes) && mebibytes >= 10 * 1024 ? String(Math.round(mebibytes / 1024)) : gibibytes(mebibytes);
+}
+
 export function bytes(count) {
   if (!isKnown(count)) {
     return UNKNOWN;
