@@ -1,0 +1,215 @@
+import {CancelButton} from './cancel-button.js';
+import {now} from './clock.js';
+import {clusterElapsed, clusterIcon, clusterPhase, clusterRestarts, clusterWhy} from './cluster-words.js';
+import {element, setAttribute, setShown, setText} from './dom.js';
+import {Facts} from './facts.js';
+import {paintSoon} from './frames.js';
+import {icon, setIcon} from './icons.js';
+import {routeTo} from './route.js';
+import {clockSeconds, clockTime, count, duration, indices, moment, person, UNKNOWN} from './words.js';
+
+/** One cluster: its tasks with every attempt, and what happened to it. Fetched anew whenever the wall says it changed. */
+export class ClusterView {
+  #fleet;
+  #server = '';
+  #id = '';
+  #isOpen = false;
+  #whole = null;
+  #painted = null;
+  #seen = '';
+  #isFetching = false;
+  #failure = '';
+  #icon = icon('running');
+  #title = element('h1');
+  #phase = element('span', {class: 'detail-state'});
+  #head;
+  #facts = new Facts();
+  #missing = element('p', {class: 'nothing', hidden: true});
+  #tasks = element('section', {class: 'detail-section', 'aria-label': 'Tasks'});
+  #notes = element('ol', {class: 'notes'});
+  #notesSection;
+  #cancel = new CancelButton('cluster');
+  #ticking = [];
+
+  /** Whether clusters may be cancelled from here; the registry's hello says so. */
+  mayCancel = false;
+
+  constructor(fleet) {
+    this.#fleet = fleet;
+    this.#head = element('header', {class: 'detail-head'}, this.#icon, this.#title, this.#phase, this.#cancel.element);
+    this.#notesSection =
+      element('section', {class: 'detail-section'}, element('h2', {}, 'What happened'), this.#notes);
+    this.element = element('div', {class: 'detail cluster-detail'},
+      this.#head, this.#missing, this.#facts.element, this.#tasks, this.#notesSection);
+  }
+
+  open(route) {
+    [this.#server, this.#id] = route.parts;
+    this.#isOpen = true;
+    this.#whole = null;
+    this.#painted = null;
+    this.#seen = '';
+    this.#failure = '';
+    this.element.dataset.cluster = this.#id;
+    this.#tasks.replaceChildren();
+    this.#notes.replaceChildren();
+    this.paint();
+  }
+
+  close() {
+    this.#isOpen = false;
+  }
+
+  filterChanged() {}
+
+  serversChanged(names) {
+    if (this.#isOpen && names.has(this.#server)) {
+      paintSoon(this);
+    }
+  }
+
+  sampled() {}
+
+  tick() {
+    for (const {node, text} of this.#ticking) {
+      setText(node, text());
+    }
+    this.#paintFacts();
+  }
+
+  paint() {
+    if (!this.#isOpen) {
+      return;
+    }
+    const entry = this.#fleet.get(this.#server);
+    const onWall = entry?.server.clusters.find((one) => one.id === this.#id);
+    // The description of a server changes with every run on it; only what is new about this cluster is worth a request.
+    const seen = onWall ? JSON.stringify(onWall) : 'not on the wall';
+    if (entry && seen !== this.#seen && !this.#isFetching) {
+      this.#seen = seen;
+      this.#fetch();
+    }
+    const cluster = this.#current();
+    setText(this.#title, cluster?.name || this.#id);
+    if (setShown(this.#missing, !cluster)) {
+      setText(this.#missing, this.#failure || (entry ? 'Loading…' : `There is no server ${this.#server}.`));
+    }
+    setShown(this.#icon, Boolean(cluster));
+    setShown(this.#notesSection, (cluster?.notes.length ?? 0) > 0);
+    setText(this.#phase, cluster ? clusterPhase(cluster) : '');
+    this.#cancel.show(
+      Boolean(cluster) && this.mayCancel && !['ended', 'stopping'].includes(cluster.phase) && Boolean(entry?.isUp),
+      `api/servers/${encodeURIComponent(this.#server)}/clusters/${encodeURIComponent(this.#id)}/cancel`,
+      cluster?.name ? `${cluster.name} and all its tasks` : this.#id);
+    if (cluster) {
+      setIcon(this.#icon, clusterIcon(cluster));
+      setAttribute(this.#head, 'data-outcome', clusterIcon(cluster));
+      setAttribute(this.element, 'data-phase', cluster.phase);
+      this.#paintFacts();
+      if (this.#painted !== cluster) {
+        this.#painted = cluster;
+        this.#paintTasks(cluster);
+        this.#paintNotes(cluster);
+      }
+    }
+  }
+
+  async #fetch() {
+    const id = this.#id;
+    this.#isFetching = true;
+    try {
+      const response = await fetch(
+        `api/servers/${encodeURIComponent(this.#server)}/clusters/${encodeURIComponent(id)}`, {cache: 'no-store'});
+      const answer = await response.json();
+      if (id === this.#id) {
+        this.#whole = response.ok ? answer : this.#whole;
+        this.#failure = response.ok ? '' : answer.error ?? `the registry answered ${response.status}`;
+      }
+    } catch {
+      this.#failure = 'The registry does not answer.';
+    } finally {
+      this.#isFetching = false;
+    }
+    paintSoon(this);
+  }
+
+  /** With all attempts once they were fetched, with the last ones until then. */
+  #current() {
+    return this.#whole ?? this.#fleet.get(this.#server)?.server.clusters.find((one) => one.id === this.#id) ?? null;
+  }
+
+  #paintFacts() {
+    const cluster = this.#current();
+    if (!cluster) {
+      return;
+    }
+    this.#facts.show([
+      ['cluster', cluster.id],
+      ['why', clusterWhy(cluster)],
+      ['owner', person(cluster.user, cluster.host)],
+      ['supervised by', element('a', {href: routeTo('server', [this.#server])}, this.#server)],
+      ['tasks', count(cluster.tasks.length, 'task')],
+      ['elapsed', clusterElapsed(cluster, now())],
+      ['began again', clusterRestarts(cluster)],
+      ['submitted', moment(cluster.submitted)],
+      ['formed', cluster.formed === null ? '' : moment(cluster.formed)],
+      ['ends by', cluster.endsBy === null || cluster.ended !== null ? '' : `${moment(cluster.endsBy)} (${duration(cluster.endsBy - now())} left)`],
+      ['ended', cluster.ended === null ? '' : moment(cluster.ended)],
+    ]);
+  }
+
+  #paintTasks(cluster) {
+    this.#ticking = [];
+    const heads = ['Task', 'Attempt', 'Server and run', 'GPUs', 'Address', 'Started', 'Ran', 'End'];
+    this.#tasks.replaceChildren(element('h2', {}, 'Tasks'), element('table', {class: 'list tasks'},
+      element('thead', {}, element('tr', {}, ...heads.map((head) => element('th', {scope: 'col'}, head)))),
+      ...cluster.tasks.map((task) => this.#task(task))));
+  }
+
+  #task(task) {
+    const attempts = [...task.attempts].reverse();
+    const rows = attempts.map((attempt, index) => this.#attempt(task, attempt, index === 0));
+    if (rows.length === 0) {
+      rows.push(element('tr', {}, taskCell(task), element('td', {class: 'second', colspan: '7'}, 'not started yet')));
+    }
+    return element('tbody', {'data-task': task.name}, ...rows);
+  }
+
+  #attempt(task, attempt, isNewest) {
+    const ran = element('td', {class: 'cell-elapsed'});
+    const text = () => attempt.started === null ? UNKNOWN
+      : duration(attempt.ended === null ? now() - attempt.started : attempt.ended - attempt.started);
+    setText(ran, text());
+    if (attempt.ended === null) {
+      this.#ticking.push({node: ran, text});
+    }
+    const failed = attempt.ended !== null && attempt.exitCode !== 0;
+    const code = attempt.exitCode === null ? '' : `exit ${attempt.exitCode}`;
+    const end = [attempt.end, attempt.why?.includes(code) ? '' : code, attempt.why]
+      .filter(Boolean).join(', ');
+    const outcome = attempt.ended === null ? 'running' : failed ? 'failed' : 'succeeded';
+    return element('tr', {'data-attempt': attempt.number, 'data-outcome': outcome, 'data-older': !isNewest},
+      isNewest ? taskCell(task) : element('td', {class: 'cell-name'}),
+      element('td', {class: 'cell-state'}, icon(outcome), String(attempt.number)),
+      element('td', {class: 'cell-server'},
+        attempt.server ? element('a', {href: routeTo('server', [attempt.server])}, attempt.server) : '', ' ',
+        attempt.run ? element('a', {class: 'id', href: routeTo('run', [attempt.server, attempt.run]), 'data-open': true}, attempt.run) : ''),
+      element('td', {class: 'cell-gpus'}, indices(attempt.gpus) || 'none'),
+      element('td', {class: 'cell-address'}, attempt.address ?? ''),
+      element('td', {title: moment(attempt.started)}, attempt.started === null ? UNKNOWN : clockTime(attempt.started, now())),
+      ran,
+      element('td', {class: 'cell-outcome'}, attempt.ended === null ? 'running' : end));
+  }
+
+  #paintNotes(cluster) {
+    this.#notes.replaceChildren(...[...cluster.notes].reverse().map((note) =>
+      element('li', {}, element('time', {title: moment(note.at)}, clockSeconds(note.at)), ' ',
+        element('span', {}, note.text))));
+  }
+}
+
+function taskCell(task) {
+  const details = [task.gpuCount > 0 ? count(task.gpuCount, 'GPU') : '', task.restarts > 0 ? count(task.restarts, 'restart') : '']
+    .filter(Boolean).join(', ');
+  return element('td', {class: 'cell-name'}, element('b', {}, task.name), element('span', {class: 'second'}, details));
+}

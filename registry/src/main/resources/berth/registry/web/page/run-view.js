@@ -1,0 +1,208 @@
+import {CancelButton} from './cancel-button.js';
+import {now} from './clock.js';
+import {element, setAttribute, setShown, setText} from './dom.js';
+import {Facts} from './facts.js';
+import {paintSoon} from './frames.js';
+import {GpuRow} from './gpu-row.js';
+import {icon, setIcon} from './icons.js';
+import {KeyedList} from './keyed-list.js';
+import {OutputPane} from './output-pane.js';
+import {OutputStream} from './output-stream.js';
+import {routeTo} from './route.js';
+import {isActive, runElapsed, runIcon, runOutcome, runStateWord} from './run-words.js';
+import {bytes, duration, indices, moment, person} from './words.js';
+
+/** One run: what it is, the GPUs it has, and its output as it comes. */
+export class RunView {
+  #fleet;
+  #past;
+  #server = '';
+  #id = '';
+  #isOpen = false;
+  #stream = null;
+  #hasOutput = false;
+  #exited = false;
+  #icon = icon('running');
+  #title = element('h1');
+  #state = element('span', {class: 'detail-state'});
+  #head;
+  #facts = new Facts();
+  #gpuList = element('ul', {class: 'gpus'});
+  #gpus = new KeyedList(this.#gpuList, () => newGpuRow(() => paintSoon(this)));
+  #gpuCard = element('div', {class: 'card run-gpus', 'data-density': 'full'}, this.#gpuList);
+  #cancel = new CancelButton('run');
+  #missing = element('p', {class: 'nothing', hidden: true});
+  #pane = new OutputPane(() => this.#follow(0));
+
+  /** Whether runs may be cancelled from here; the registry's hello says so. */
+  mayCancel = false;
+
+  constructor(fleet, past) {
+    this.#fleet = fleet;
+    this.#past = past;
+    this.#head = element('header', {class: 'detail-head'}, this.#icon, this.#title, this.#state, this.#cancel.element);
+    this.element = element('div', {class: 'detail run-detail'},
+      this.#head, this.#missing, this.#facts.element, this.#gpuCard, this.#pane.element);
+  }
+
+  open(route) {
+    [this.#server, this.#id] = route.parts;
+    this.#isOpen = true;
+    this.element.dataset.run = this.#id;
+    this.#stream = new OutputStream(this.#server, this.#id, this);
+    this.#follow(null);
+    this.paint();
+  }
+
+  close() {
+    this.#isOpen = false;
+    this.#stream?.close();
+    this.#stream = null;
+    this.#pane.clear();
+    this.#gpus.show([]);
+  }
+
+  filterChanged() {}
+
+  serversChanged(names) {
+    if (this.#isOpen && names.has(this.#server)) {
+      paintSoon(this);
+    }
+  }
+
+  sampled(names) {
+    if (names.includes(this.#server)) {
+      paintSoon(this);
+    }
+  }
+
+  pastLoaded() {
+    paintSoon(this);
+  }
+
+  wantPast() {
+    this.#past.want(this.#server);
+  }
+
+  repaintAll() {
+    paintSoon(this);
+  }
+
+  tick() {
+    paintSoon(this);
+  }
+
+  paint() {
+    if (!this.#isOpen) {
+      return;
+    }
+    const entry = this.#fleet.get(this.#server);
+    const run = entry?.server.runs.find((one) => one.id === this.#id);
+    setText(this.#title, run?.name || this.#id);
+    // An old run may be in no list any more while its server still has the output.
+    if (setShown(this.#missing, !run)) {
+      setText(this.#missing, entry
+        ? `${this.#server} does not list this run any more; its output may still be there.`
+        : `There is no server ${this.#server}.`);
+    }
+    setShown(this.#facts.element, Boolean(run));
+    setShown(this.#icon, Boolean(run));
+    setText(this.#state, run ? runStateWord(run) : '');
+    this.#cancel.show(Boolean(run) && this.mayCancel && isActive(run) && entry.isUp,
+      `api/servers/${encodeURIComponent(this.#server)}/runs/${encodeURIComponent(this.#id)}/cancel`,
+      run?.name ? `${run.name} (${this.#id})` : this.#id);
+    this.#paintGpus(entry, run);
+    if (run) {
+      setAttribute(this.element, 'data-state', run.state);
+      setAttribute(this.#head, 'data-outcome', runIcon(run));
+      setIcon(this.#icon, runIcon(run));
+      this.#paintFacts(entry.server, run);
+    }
+  }
+
+  #paintGpus(entry, run) {
+    const shown = entry && run && isActive(run) ? run.gpus : [];
+    const places = shown.map((index) => entry.server.gpus.findIndex((gpu) => gpu.index === index))
+      .filter((place) => place >= 0);
+    if (places.length > 0) {
+      this.#past.want(this.#server);
+    }
+    this.#gpus.show(places);
+    for (const place of places) {
+      this.#gpus.get(place).row.paint(entry.server, entry.server.gpus[place], entry.timelines[place],
+        {isLive: entry.isUp, isDimmed: false, showsModel: true});
+    }
+    setShown(this.#gpuCard, places.length > 0);
+  }
+
+  #paintFacts(server, run) {
+    const cluster = run.cluster ? this.#fleet.clusterOfRun(server.name, run.id) : null;
+    this.#facts.show([
+      ['run', run.id],
+      ['outcome', run.state === 'ended' ? runOutcome(run) : ''],
+      ['now', run.state === 'ended' ? '' : runOutcome(run)],
+      ['owner', person(run.user, run.host)],
+      ['server', element('a', {href: routeTo('server', [server.name])}, server.name)],
+      ['GPUs', run.gpus.length === 0 ? 'none' : indices(run.gpus)],
+      [run.started === null ? 'waits' : 'elapsed', runElapsed(run, now())],
+      [run.started === null ? 'elapsed' : 'waits', ''],
+      ['submitted', moment(run.submitted)],
+      ['started', run.started === null ? '' : moment(run.started)],
+      ['ended', run.ended === null ? '' : moment(run.ended)],
+      ['cluster', cluster
+        ? element('a', {href: routeTo('cluster', [cluster.server, cluster.cluster.id])}, run.cluster) : run.cluster],
+      ['reservation', run.reservation ?? ''],
+      ['detached', run.detached ? 'yes' : ''],
+      ['output', bytes(run.outputBytes)],
+      ['program', run.program],
+    ]);
+  }
+
+  #follow(from) {
+    this.#hasOutput = false;
+    this.#exited = false;
+    this.#pane.clear();
+    this.#pane.say('connecting');
+    this.#stream.open(from);
+  }
+
+  // What the stream of the output tells.
+
+  opened() {
+    this.#pane.say(this.#exited ? '' : 'live');
+  }
+
+  waiting() {
+    this.#pane.say('connection lost, trying again');
+  }
+
+  output({stream, offset, text}) {
+    if (!this.#hasOutput) {
+      this.#hasOutput = true;
+      this.#pane.beginsAt(offset);
+    }
+    this.#pane.add(stream, text);
+  }
+
+  truncated({stream, kept}) {
+    const name = stream === 'err' ? 'standard error' : 'standard output';
+    this.#pane.add('err', `\n[berth: ${name} was cut off, ${bytes(kept)} are kept]\n`);
+  }
+
+  exited({exitCode, reason, why, seconds}) {
+    this.#exited = true;
+    const how = [exitCode === null ? '' : `exit ${exitCode}`, reason === 'finished' ? '' : reason.replaceAll('_', ' '), why]
+      .filter(Boolean).join(', ');
+    this.#pane.say(`ended: ${how}${seconds === null || seconds === undefined ? '' : `, after ${duration(seconds * 1000)}`}`);
+  }
+
+  failed({error, again}) {
+    this.#pane.say(again ? `${error}; trying again` : error);
+  }
+}
+
+function newGpuRow(onSize) {
+  const row = new GpuRow(onSize);
+  row.attach();
+  return {row, element: row.element, remove: () => row.detach()};
+}

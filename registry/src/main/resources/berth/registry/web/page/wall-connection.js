@@ -1,0 +1,111 @@
+import {EventStreamParser} from './event-stream.js';
+
+const LONGEST_PAUSE_MILLIS = 5_000;
+const SILENCE_MILLIS = 25_000;
+/** Browsers open six connections to a host at most: forgotten tabs must not keep them all. */
+const HIDDEN_MILLIS = 60_000;
+
+/**
+ * Keeps a stream of `/api/wall` open for as long as the page lives: reconnects with growing pauses, takes a long silence
+ * for a lost connection, and rests while the tab is hidden.
+ */
+export class WallConnection {
+  #listener;
+  #failures = 0;
+  #abort = null;
+  #retry = null;
+  #watchdog = null;
+  #rest = null;
+  #resting = false;
+
+  /** The listener has `connected()`, `event(name, data)`, and `disconnected()`, which is called once per loss. */
+  constructor(listener) {
+    this.#listener = listener;
+  }
+
+  open() {
+    document.addEventListener('visibilitychange', () => this.#visibilityChanged());
+    window.addEventListener('online', () => this.#connectNow());
+    this.#connect();
+  }
+
+  async #connect() {
+    clearTimeout(this.#retry);
+    this.#retry = null;
+    const abort = new AbortController();
+    this.#abort = abort;
+    this.#expectSomething();
+    try {
+      const response = await fetch('api/wall', {
+        headers: {Accept: 'text/event-stream'}, cache: 'no-store', signal: abort.signal});
+      if (!response.ok || !response.body) {
+        throw new Error(`the registry answered ${response.status}`);
+      }
+      await this.#read(response.body);
+    } catch (failure) {
+      // Why it broke makes no difference here: the page says since when, and tries again.
+    }
+    if (this.#abort === abort) {
+      this.#lost();
+    }
+  }
+
+  async #read(body) {
+    const parser = new EventStreamParser((name, data) => {
+      if (name === 'hello') {
+        this.#failures = 0;
+        this.#listener.connected();
+      }
+      this.#listener.event(name, JSON.parse(data));
+    });
+    const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+    for (;;) {
+      const {done, value} = await reader.read();
+      if (done) {
+        return;
+      }
+      this.#expectSomething();
+      parser.push(value);
+    }
+  }
+
+  #expectSomething() {
+    clearTimeout(this.#watchdog);
+    this.#watchdog = setTimeout(() => this.#abort?.abort(), SILENCE_MILLIS);
+  }
+
+  #lost() {
+    this.#abort = null;
+    clearTimeout(this.#watchdog);
+    if (this.#resting) {
+      return;
+    }
+    this.#listener.disconnected();
+    const pause = Math.min(LONGEST_PAUSE_MILLIS, 250 * 2 ** this.#failures++);
+    // Some chance in it, so that a restarted registry does not meet all pages in the same moment.
+    this.#retry = setTimeout(() => this.#connect(), pause * (0.7 + 0.3 * Math.random()));
+  }
+
+  #connectNow() {
+    if (this.#retry !== null) {
+      this.#connect();
+    }
+  }
+
+  #visibilityChanged() {
+    clearTimeout(this.#rest);
+    if (document.hidden) {
+      this.#rest = setTimeout(() => {
+        this.#resting = true;
+        clearTimeout(this.#retry);
+        this.#retry = null;
+        this.#abort?.abort();
+      }, HIDDEN_MILLIS);
+    } else if (this.#resting) {
+      this.#resting = false;
+      this.#connect();
+    } else {
+      this.#connectNow();
+    }
+  }
+}
