@@ -32,6 +32,7 @@ require() {
       gcc) have gcc && [ -e /usr/include/stdlib.h ] || missing_packages+=(gcc libc6-dev) ;;
       debootstrap) have debootstrap || missing_packages+=(debootstrap debian-archive-keyring) ;;
       pip) python3 -m pip --version >/dev/null 2>&1 || missing_packages+=(python3-pip) ;;
+      chromium) have chromium && have chromedriver || missing_packages+=(chromium chromium-driver fonts-dejavu-core) ;;
       npm) have npm || missing_packages+=(npm) ;;
       shellcheck) have shellcheck || missing_packages+=(shellcheck) ;;
       # Not systemd-sysv: the machine's init stays what it is.

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 . scripts/prerequisites.sh
 
 parts=(jdk gcc procps shellcheck python3-grpcio python3-fasteners pip docker etcd busybox iproute2 iptables
-  systemd-analyze)
+  systemd-analyze chromium)
 [ -n "${GRADLE:-}" ] || parts+=(gradle)
 require "${parts[@]}"
 gradle=${GRADLE:-gradle}
