@@ -14,8 +14,9 @@ Usage: scripts/bench.sh [--seconds N] [--rounds N] BENCHMARK
                  answers meanwhile, and how fast RPyC's registry does
   cluster        from the request of a cluster to the start of all of its tasks on 2, 8, 32 and 64 simulated servers, and
                  the same servers one after the other
+  page           the registry's page with 500 simulated servers of 8 GPUs, in up to 100 viewers and in Chromium
 Options:
-  --seconds N    time of each measurement of throughput, for reservations and registry (default: 10)
+  --seconds N    time of each measurement of throughput, for reservations, registry and page (default: 10)
   --rounds N     measure everything so often and print the medians (default: 1)
 TEXT
 }
@@ -159,6 +160,16 @@ cluster() {
   run_class berth.bench.ClusterBench "$address" $((rounds * 9))
 }
 
+page() {
+  local page
+  require jdk gradle chromium
+  step "Building Berth" gradle --no-daemon -q installDist :client:testClasses
+  machine
+  start_registry
+  page=$(sed -n 's/.* its page is //p' "$folder/registry.log")
+  run_class berth.e2e.PageBench "$address" "$page" "$server" 500 "$seconds" "$folder"
+}
+
 seconds=10
 rounds=1
 benchmark=
@@ -173,7 +184,7 @@ while [ $# -gt 0 ]; do
       usage
       exit 0
       ;;
-    reservations | runs | registry | cluster) benchmark=$1 ;;
+    reservations | runs | registry | cluster | page) benchmark=$1 ;;
     *)
       usage >&2
       exit 2
