@@ -69,7 +69,6 @@ class Page {
     const theme = new Theme((choice) => {
       setText(themeButton.querySelector('.tool-word'), choice);
       setAttribute(themeButton, 'aria-label', `Theme: ${choice}`);
-      this.#view?.repaintAll?.();
     });
     const density = () => setText(
       document.getElementById('density').querySelector('.tool-word'), this.#overview.nextDensity() ?? 'auto');

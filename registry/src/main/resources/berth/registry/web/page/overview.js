@@ -107,12 +107,6 @@ export class Overview {
     }
   }
 
-  repaintAll() {
-    for (const card of this.#cards.values()) {
-      card.repaint();
-    }
-  }
-
   /** Which cards there are; what is in them is their own matter. */
   paint() {
     if (!this.#isOpen) {
@@ -149,6 +143,7 @@ export class Overview {
 
   #newCards() {
     this.#cards?.show([]);
+    this.#sight.disconnect();
     this.#cards = new KeyedList(this.#grid, (name) => {
       const card = new ServerCard(this.#fleet.get(name), this.#density);
       this.#sight.observe(card.element);

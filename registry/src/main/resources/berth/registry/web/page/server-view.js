@@ -70,10 +70,6 @@ export class ServerView {
     this.#past.want(this.#name);
   }
 
-  repaintAll() {
-    this.#card?.repaint();
-  }
-
   tick() {
     this.#card?.tick();
     this.#runs.tick();
