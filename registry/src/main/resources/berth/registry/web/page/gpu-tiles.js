@@ -21,7 +21,7 @@ export class GpuTiles {
   #timelines = [];
 
   constructor() {
-    this.element = element('div', {class: 'tiles'}, this.#list);
+    this.element = element('div', {class: 'tiles', role: 'group'}, this.#list);
     // Tooltips are written when somebody points at a tile, not for four thousand tiles each second.
     this.#list.addEventListener('pointerover', (event) => this.#describe(event.target.closest('.tile')));
   }

@@ -64,6 +64,11 @@ export class Overview {
     }
   }
 
+  /** The chosen density, null if it is automatic. */
+  get chosenDensity() {
+    return this.#chosenDensity;
+  }
+
   /** The next density that somebody can choose: each of them, then automatic again. */
   nextDensity() {
     const choices = [null, ...DENSITIES];
@@ -137,7 +142,8 @@ export class Overview {
     this.#stale.clear();
     setShown(this.#empty, this.#known && this.#fleet.size === 0);
     if (setShown(this.#nothing, this.#fleet.size > 0 && this.#matching.size === 0)) {
-      setText(this.#nothing, `None of ${count(this.#fleet.size, 'server')} matches “${this.#filter.text}”. Esc clears the filter.`);
+      setText(this.#nothing,
+        `None of ${count(this.#fleet.size, 'server')} matches “${this.#filter.text}”. Esc clears the filter.`);
     }
   }
 
