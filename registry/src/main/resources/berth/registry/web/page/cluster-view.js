@@ -153,7 +153,8 @@ export class ClusterView {
       ['began again', clusterRestarts(cluster)],
       ['submitted', moment(cluster.submitted)],
       ['formed', cluster.formed === null ? '' : moment(cluster.formed)],
-      ['ends by', cluster.endsBy === null || cluster.ended !== null ? '' : `${moment(cluster.endsBy)} (${duration(cluster.endsBy - now())} left)`],
+      ['ends by', cluster.endsBy === null || cluster.ended !== null ? ''
+        : `${moment(cluster.endsBy)} (${duration(cluster.endsBy - now())} left)`],
       ['ended', cluster.ended === null ? '' : moment(cluster.ended)],
     ]);
   }
@@ -193,10 +194,12 @@ export class ClusterView {
       element('td', {class: 'cell-state'}, icon(outcome), String(attempt.number)),
       element('td', {class: 'cell-server'},
         attempt.server ? element('a', {href: routeTo('server', [attempt.server])}, attempt.server) : '', ' ',
-        attempt.run ? element('a', {class: 'id', href: routeTo('run', [attempt.server, attempt.run]), 'data-open': true}, attempt.run) : ''),
+        attempt.run ? element('a',
+          {class: 'id', href: routeTo('run', [attempt.server, attempt.run]), 'data-open': true}, attempt.run) : ''),
       element('td', {class: 'cell-gpus'}, indices(attempt.gpus) || 'none'),
       element('td', {class: 'cell-address'}, attempt.address ?? ''),
-      element('td', {title: moment(attempt.started)}, attempt.started === null ? UNKNOWN : clockTime(attempt.started, now())),
+      element('td', {title: moment(attempt.started)},
+        attempt.started === null ? UNKNOWN : clockTime(attempt.started, now())),
       ran,
       element('td', {class: 'cell-outcome'}, attempt.ended === null ? 'running' : end));
   }
@@ -209,7 +212,9 @@ export class ClusterView {
 }
 
 function taskCell(task) {
-  const details = [task.gpuCount > 0 ? count(task.gpuCount, 'GPU') : '', task.restarts > 0 ? count(task.restarts, 'restart') : '']
-    .filter(Boolean).join(', ');
+  const details = [
+    task.gpuCount > 0 ? count(task.gpuCount, 'GPU') : '',
+    task.restarts > 0 ? count(task.restarts, 'restart') : '',
+  ].filter(Boolean).join(', ');
   return element('td', {class: 'cell-name'}, element('b', {}, task.name), element('span', {class: 'second'}, details));
 }

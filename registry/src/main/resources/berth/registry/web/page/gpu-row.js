@@ -29,34 +29,20 @@ export class GpuRow {
   #times = [];
   #shown = null;
   #shownServer = null;
-  #attached = false;
 
-  /** `onSize` is called when the row has to be painted because its lines got a place. */
-  constructor(onSize) {
+  constructor() {
     this.#meters = METERS.map((meter) => {
-      const line = new Sparkline(meter.metric, onSize);
+      const line = new Sparkline(meter.metric);
       const value = element('span', {class: 'meter-value'});
       const of = element('span', {class: 'meter-of'});
       return {...meter, line, value, of, element: element('div', {class: 'meter', 'data-metric': meter.metric},
         element('span', {class: 'meter-number'}, value, of, element('span', {class: 'meter-unit'}, meter.unit)),
-        line.canvas)};
+        line.element)};
     });
     this.element = element('li', {class: 'gpu'},
       element('div', {class: 'gpu-head'}, this.#icon, this.#index, this.#state, this.#model),
       ...this.#meters.map((meter) => meter.element),
       this.#who);
-  }
-
-  attach() {
-    if (!this.#attached) {
-      this.#attached = true;
-      this.#meters.forEach((meter) => meter.line.attach());
-    }
-  }
-
-  detach() {
-    this.#attached = false;
-    this.#meters.forEach((meter) => meter.line.detach());
   }
 
   /** Brings everything up to date. `isLive`: the server reports right now. */
@@ -75,7 +61,7 @@ export class GpuRow {
       const value = isLive ? timeline.latest[metric] : NaN;
       setText(meter.value, meter.text(value));
       setText(meter.of, meter.limit(gpu));
-      meter.line.draw(timeline, meter.top(gpu), !isLive);
+      meter.line.draw(timeline, meter.top(gpu));
     });
     setAttribute(this.#meters[2].element, 'data-hot', isLive && timeline.latest[2] >= HOT_CELSIUS);
   }

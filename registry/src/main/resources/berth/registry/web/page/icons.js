@@ -2,7 +2,7 @@
 
 const SVG = 'http://www.w3.org/2000/svg';
 
-/** Makes an icon; `name` is the id of a symbol without its `icon-`. Icons say nothing to screen readers: text beside does. */
+/** Makes an icon; `name` is the id of a symbol without its `icon-`. The text beside says the same. */
 export function icon(name) {
   const svg = document.createElementNS(SVG, 'svg');
   svg.setAttribute('class', 'icon');

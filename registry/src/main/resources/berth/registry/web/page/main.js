@@ -32,6 +32,7 @@ import {Theme} from './theme.js';
 import {countFleet, TotalsLine} from './totals.js';
 import {Wall} from './wall.js';
 import {WallConnection} from './wall-connection.js';
+import {clockTime} from './words.js';
 
 const RELOADED_FOR = 'berth.reloaded-for';
 const GO = {s: 'servers', r: 'runs', c: 'clusters', q: 'queue', w: 'wall'};
@@ -69,14 +70,15 @@ class Page {
     const theme = new Theme((choice) => {
       setText(themeButton.querySelector('.tool-word'), choice);
       setAttribute(themeButton, 'aria-label', `Theme: ${choice}`);
-      this.#view?.repaintAll?.();
     });
     const density = () => setText(
       document.getElementById('density').querySelector('.tool-word'), this.#overview.nextDensity() ?? 'auto');
     const actions = {
       go: (letter) => letter in GO && this.#go(routeTo(GO[letter], [], this.#filter.value)),
       search: () => {
-        this.#wall.set(false);
+        if (this.#route.view === 'wall') {
+          this.#toggleWall();
+        }
         this.#filter.focus();
         this.#filter.select();
       },
@@ -99,9 +101,10 @@ class Page {
       this.#main.focus();
     });
     this.#filter.addEventListener('input', () => this.#filterTyped());
-    window.addEventListener('hashchange', () => {
+    window.addEventListener('hashchange', (event) => {
       this.#isInside = true;
       this.#follow();
+      this.#focusWhereOneCameFrom(new URL(event.oldURL).hash);
     });
     this.#follow();
     setInterval(() => this.#tick(), 1000);
@@ -183,7 +186,7 @@ class Page {
   #tick() {
     this.#connection.show();
     this.#view?.tick();
-    setText(document.getElementById('wall-clock'), new Date().toLocaleTimeString([], {hour: '2-digit', minute: '2-digit', hourCycle: 'h23'}));
+    setText(document.getElementById('wall-clock'), clockTime(Date.now(), Date.now()));
   }
 
   /** Shows what the address says. */
@@ -214,6 +217,15 @@ class Page {
     this.#wall.set(route.view === 'wall');
   }
 
+  /** Who comes back from a detail page goes on at its row; who opens something goes on at its beginning. */
+  #focusWhereOneCameFrom(hash) {
+    if (document.activeElement !== this.#filter) {
+      const links = [...this.#main.querySelectorAll('[data-open]')];
+      const link = links.find((one) => one.getAttribute('href') === hash);
+      (link ?? this.#main).focus({preventScroll: !link});
+    }
+  }
+
   #paintBack(route) {
     if (setShown(document.getElementById('back'), isDetail(route.view))) {
       const list = listOf(route.view);
@@ -238,7 +250,9 @@ class Page {
 
   #go(hash) {
     if (location.hash !== hash) {
-      location.hash = hash;
+      history.pushState(null, '', hash);
+      this.#isInside = true;
+      this.#follow();
     }
     return true;
   }

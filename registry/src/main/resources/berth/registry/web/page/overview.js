@@ -64,6 +64,11 @@ export class Overview {
     }
   }
 
+  /** The chosen density, null if it is automatic. */
+  get chosenDensity() {
+    return this.#chosenDensity;
+  }
+
   /** The next density that somebody can choose: each of them, then automatic again. */
   nextDensity() {
     const choices = [null, ...DENSITIES];
@@ -107,12 +112,6 @@ export class Overview {
     }
   }
 
-  repaintAll() {
-    for (const card of this.#cards.values()) {
-      card.repaint();
-    }
-  }
-
   /** Which cards there are; what is in them is their own matter. */
   paint() {
     if (!this.#isOpen) {
@@ -143,12 +142,14 @@ export class Overview {
     this.#stale.clear();
     setShown(this.#empty, this.#known && this.#fleet.size === 0);
     if (setShown(this.#nothing, this.#fleet.size > 0 && this.#matching.size === 0)) {
-      setText(this.#nothing, `None of ${count(this.#fleet.size, 'server')} matches “${this.#filter.text}”. Esc clears the filter.`);
+      setText(this.#nothing,
+        `None of ${count(this.#fleet.size, 'server')} matches “${this.#filter.text}”. Esc clears the filter.`);
     }
   }
 
   #newCards() {
     this.#cards?.show([]);
+    this.#sight.disconnect();
     this.#cards = new KeyedList(this.#grid, (name) => {
       const card = new ServerCard(this.#fleet.get(name), this.#density);
       this.#sight.observe(card.element);

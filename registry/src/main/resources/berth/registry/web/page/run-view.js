@@ -28,7 +28,7 @@ export class RunView {
   #head;
   #facts = new Facts();
   #gpuList = element('ul', {class: 'gpus'});
-  #gpus = new KeyedList(this.#gpuList, () => newGpuRow(() => paintSoon(this)));
+  #gpus = new KeyedList(this.#gpuList, () => new GpuRow());
   #gpuCard = element('div', {class: 'card run-gpus', 'data-density': 'full'}, this.#gpuList);
   #cancel = new CancelButton('run');
   #missing = element('p', {class: 'nothing', hidden: true});
@@ -84,10 +84,6 @@ export class RunView {
     this.#past.want(this.#server);
   }
 
-  repaintAll() {
-    paintSoon(this);
-  }
-
   tick() {
     paintSoon(this);
   }
@@ -129,7 +125,7 @@ export class RunView {
     }
     this.#gpus.show(places);
     for (const place of places) {
-      this.#gpus.get(place).row.paint(entry.server, entry.server.gpus[place], entry.timelines[place],
+      this.#gpus.get(place).paint(entry.server, entry.server.gpus[place], entry.timelines[place],
         {isLive: entry.isUp, isDimmed: false, showsModel: true});
     }
     setShown(this.#gpuCard, places.length > 0);
@@ -199,10 +195,4 @@ export class RunView {
   failed({error, again}) {
     this.#pane.say(again ? `${error}; trying again` : error);
   }
-}
-
-function newGpuRow(onSize) {
-  const row = new GpuRow(onSize);
-  row.attach();
-  return {row, element: row.element, remove: () => row.detach()};
 }

@@ -61,10 +61,8 @@ export class ServerCard {
     }
     this.#inSight = inSight;
     if (inSight) {
-      this.#lines().forEach((lines) => lines.attach());
       this.repaint();
     } else {
-      this.#lines().forEach((lines) => lines.detach());
       paintNoMore(this);
     }
   }
@@ -100,9 +98,8 @@ export class ServerCard {
     this.#paintQueue(server);
     if (this.#density === 'tiles') {
       if (this.#tiles === null) {
-        this.#tiles = new GpuTiles(() => this.repaint());
+        this.#tiles = new GpuTiles();
         this.#rowsList.replaceWith(this.#tiles.element);
-        this.#tiles.attach();
       }
       setShown(this.#tiles.element, server.gpus.length > 0);
       this.#tiles.paint(server, timelines, {isLive, matching});
@@ -111,22 +108,15 @@ export class ServerCard {
     }
     const showsModel = !hasOneModel(server);
     while (this.#rows.length < server.gpus.length) {
-      const row = new GpuRow(() => this.repaint());
+      const row = new GpuRow();
       this.#rows.push(row);
       this.#rowsList.append(row.element);
-      row.attach();
     }
     while (this.#rows.length > server.gpus.length) {
-      const row = this.#rows.pop();
-      row.detach();
-      row.element.remove();
+      this.#rows.pop().element.remove();
     }
     server.gpus.forEach((gpu, index) =>
       this.#rows[index].paint(server, gpu, timelines[index], {isLive, isDimmed: !matching.has(index), showsModel}));
-  }
-
-  #lines() {
-    return this.#tiles === null ? this.#rows : [this.#tiles];
   }
 
   /** What is right without being in sight: the height, and what tests and styles select by. */

@@ -9,6 +9,8 @@ import {compareRuns} from './run-words.js';
 import {ServerCard} from './server-card.js';
 import {bytes, moment} from './words.js';
 
+const RUNTIMES = {docker: 'Docker containers', process: 'processes'};
+
 /** One server: its GPUs with large time lines, who waits, its runs and clusters, and what it is. */
 export class ServerView {
   #fleet;
@@ -70,10 +72,6 @@ export class ServerView {
     this.#past.want(this.#name);
   }
 
-  repaintAll() {
-    this.#card?.repaint();
-  }
-
   tick() {
     this.#card?.tick();
     this.#runs.tick();
@@ -110,8 +108,10 @@ export class ServerView {
     setShown(this.#sections.runs, server.runs.length > 0);
     this.#clusters.show([...server.clusters].sort(compareClusters).map((cluster) => ({server, cluster})));
     setShown(this.#sections.clusters, server.clusters.length > 0);
-    const memory = server.memoryTotalBytes === null ? ''
-      : `${bytes(server.memoryTotalBytes)}${server.memoryFreeBytes === null ? '' : `, ${bytes(server.memoryFreeBytes)} free`}`;
+    const memory = [
+      server.memoryTotalBytes === null ? '' : bytes(server.memoryTotalBytes),
+      server.memoryFreeBytes === null ? '' : `${bytes(server.memoryFreeBytes)} free`,
+    ].filter(Boolean).join(', ');
     this.#facts.show([
       ['address', server.address],
       ['GPUs', server.simulated ? 'simulated' : ''],
@@ -119,7 +119,7 @@ export class ServerView {
       ['CUDA', server.cuda ?? ''],
       ['CPUs', server.cpus === null ? '' : String(server.cpus)],
       ['memory', memory],
-      ['runs are', server.runtime === 'docker' ? 'Docker containers' : server.runtime === 'process' ? 'processes' : server.runtime ?? ''],
+      ['runs are', RUNTIMES[server.runtime] ?? ''],
       ['services', (server.services ?? []).join(', ')],
       ['labels', Object.entries(server.labels ?? {}).map(([key, value]) => `${key}=${value}`).join(', ')],
       ['berthd', server.version ?? ''],

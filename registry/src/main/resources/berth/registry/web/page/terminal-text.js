@@ -10,7 +10,12 @@ const LONGEST_ESCAPE = 4_096;
 
 const CONTROL = /[\u0000-\u001f\u007f\u009b]/g;
 /** CSI sequences, OSC strings up to their end, character sets, and what has two characters. */
-const ESCAPE = /^(?:(?:\u001b\[|\u009b)([0-?]*)[ -/]*([@-~])|\u001b[\]PX^_][^]*?(?:\u0007|\u001b\\)|\u001b[ #%()*+\-./][^]|\u001b[^[\]PX^_ #%()*+\-./])/;
+const ESCAPE = new RegExp('^(?:' + [
+  /(?:\u001b\[|\u009b)([0-?]*)[ -/]*([@-~])/,
+  /\u001b[\]PX^_][^]*?(?:\u0007|\u001b\\)/,
+  /\u001b[ #%()*+\-./][^]/,
+  /\u001b[^[\]PX^_ #%()*+\-./]/,
+].map((one) => one.source).join('|') + ')');
 
 export class TerminalText {
   #line = '';

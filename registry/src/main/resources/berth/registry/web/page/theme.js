@@ -1,5 +1,3 @@
-import {readPalette} from './palette.js';
-
 const KEY = 'berth.theme';
 const CHOICES = ['auto', 'light', 'dark'];
 
@@ -8,12 +6,11 @@ export class Theme {
   #choice;
   #onChange;
 
-  /** Calls `onChange(choice)` whenever the colours may be others. */
+  /** Calls `onChange(choice)` with the choice of the past and with each new one. */
   constructor(onChange) {
     this.#onChange = onChange;
     const remembered = read();
     this.#choice = CHOICES.includes(remembered) ? remembered : 'auto';
-    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.#apply());
     this.#apply();
   }
 
@@ -30,7 +27,6 @@ export class Theme {
 
   #apply() {
     document.documentElement.dataset.theme = this.#choice;
-    readPalette();
     this.#onChange(this.#choice);
   }
 }

@@ -46,7 +46,8 @@ export class Timeline {
 
   /** The value of a slot, NaN if unknown or out of reach. */
   at(metric, slot) {
-    return slot > this.#newest || slot <= this.#newest - SLOTS ? NaN : this.#values[metric * SLOTS + (slot % SLOTS)];
+    const isKept = this.#newest > 0 && slot <= this.#newest && slot > this.#newest - SLOTS;
+    return isKept ? this.#values[metric * SLOTS + (slot % SLOTS)] : NaN;
   }
 
   #moveTo(slot) {

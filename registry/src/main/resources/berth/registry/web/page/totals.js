@@ -41,13 +41,14 @@ export class TotalsLine {
     const line = element('div', {class: 'totals-line'});
     const add = (key, label, shape, filter) => {
       const number = element('b', {class: 'total-number'}, '0');
+      const words = element('span', {class: 'total-label'}, label);
       const made = element(filter ? 'button' : 'span',
         {class: 'total', 'data-total': key, type: filter ? 'button' : null, title: filter ? `show ${filter}` : null},
-        shape ? icon(shape) : null, number, element('span', {class: 'total-label'}, label));
+        shape ? icon(shape) : null, number, words);
       if (filter) {
         made.addEventListener('click', () => onFilter(filter));
       }
-      this.#items.set(key, {made, number});
+      this.#items.set(key, {made, number, words});
       line.append(made);
     };
     GPU_STATES.forEach((state) => add(state, LABELS[state], state, `state:${state}`));
@@ -72,6 +73,8 @@ export class TotalsLine {
       setText(number, key === 'power' ? watts(totals.power) : String(totals[key]));
       setAttribute(made, 'data-zero', totals[key] === 0);
     }
+    setText(this.#items.get('up').words, totals.up === 1 ? 'server up' : 'servers up');
+    setText(this.#items.get('runs').words, totals.runs === 1 ? 'run' : 'runs');
     setShown(this.#items.get('draining').made, totals.draining > 0);
     setShown(this.#items.get('power').made, !Number.isNaN(totals.power));
     for (const [state, segment] of this.#segments) {

@@ -20,6 +20,7 @@ export class Wall {
   #overview;
   #isOn = false;
   #fit = 0;
+  #densityBefore = null;
   #timer = null;
   #pageTurned = 0;
   #awake = null;
@@ -38,11 +39,12 @@ export class Wall {
     document.body.toggleAttribute('data-wall', isOn);
     this.#stayAwake();
     if (isOn) {
+      this.#densityBefore = this.#overview.chosenDensity;
       this.refit();
     } else {
       clearTimeout(this.#timer);
       document.documentElement.style.removeProperty('--type-size');
-      this.#overview.setDensity(null);
+      this.#overview.setDensity(this.#densityBefore);
     }
   }
 
