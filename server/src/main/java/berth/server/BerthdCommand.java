@@ -9,6 +9,7 @@ import berth.command.Version;
 import berth.discovery.Discovery;
 import berth.discovery.FoundRegistry;
 import berth.discovery.Reach;
+import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
@@ -279,6 +280,7 @@ final class BerthdCommand implements Callable<Integer> {
         simulateGpus.isEmpty() || nvmlLibrary.isEmpty(),
         "and --nvml-library exclude each other");
 
+    Metrics metrics = new Metrics();
     var timing = new GpuMonitor.Timing(sampleInterval, xidRecovery, nvmlStall);
     Address address = daemon.address();
     // The first to be opened is the last to be closed: the process ends with it.
@@ -288,6 +290,7 @@ final class BerthdCommand implements Callable<Integer> {
                 ? GpuMonitor.ofSimulation(simulateGpus.get(), serverName, timing)
                 : GpuMonitor.ofNvml(nvmlLibrary, timing)) {
       gpus.awaitFirstSample(nvmlStall);
+      gpus.reportTo(metrics);
       Path state = stateDir.orElseGet(() -> defaultStateDir(serverName));
       Services catalogue = services.map(Services::load).orElseGet(Services::none);
       Optional<Address> advertised = advertise.map(text -> Address.parse(text, 0));
@@ -305,15 +308,16 @@ final class BerthdCommand implements Callable<Integer> {
               keepRuns,
               bundleLimit,
               ignoreStrangers);
-      try (Reservations reservations = Reservations.open(settings, gpus);
+      try (Reservations reservations = Reservations.open(settings, gpus, metrics);
           Runtime runs = runtime(serverName, state, gpus.newest().simulated());
-          Runs allRuns = Runs.open(runSettings, reservations, gpus, runs, RunMessages::spec);
+          Runs allRuns = Runs.open(runSettings, reservations, gpus, runs, RunMessages::spec, metrics);
           Clusters clusters =
-              Clusters.open(clusterSettings(serverName, state), allRuns::unpackBundle);
+              Clusters.open(clusterSettings(serverName, state), allRuns::unpackBundle, metrics);
           ClusterGrpcService clusterService = new ClusterGrpcService(clusters);
           RpcServer server =
               RpcServer.listenOn(address)
                   .insecureBeyondLoopback(daemon.insecure())
+                  .metrics(metrics)
                   .service(new GpuGrpcService(serverName, gpus))
                   .service(new ReservationGrpcService(serverName, reservations))
                   .service(new RunGrpcService(serverName, allRuns))
@@ -337,7 +341,8 @@ final class BerthdCommand implements Callable<Integer> {
                             info(serverName, catalogue)),
                         gpus,
                         reservations,
-                        allRuns));
+                        allRuns,
+                        metrics));
         termination.await();
         log.info("stopping");
         presence.ifPresent(Presence::close);
