@@ -6,7 +6,9 @@ import berth.command.ExitCode;
 import berth.command.Termination;
 import berth.command.Version;
 import berth.discovery.Discovery;
+import berth.metrics.Metrics;
 import berth.registry.directory.Directory;
+import berth.registry.directory.DirectoryMetrics;
 import berth.registry.directory.EtcdDirectory;
 import berth.registry.directory.LeaseTerms;
 import berth.registry.directory.MemoryDirectory;
@@ -117,18 +119,22 @@ final class RegistryCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws InterruptedException {
+    Metrics metrics = new Metrics();
+    DirectoryMetrics directoryMetrics = new DirectoryMetrics(metrics);
     LeaseTerms terms = new LeaseTerms(lease, MAX_SERVERS);
     ExecutorService threads = Executors.newFixedThreadPool(THREADS);
     ExecutorService storeThreads = Executors.newFixedThreadPool(STORE_THREADS);
     try (Termination termination = Termination.onSignal();
-        Directory directory = directory(terms)) {
+        Directory directory = directory(terms, directoryMetrics)) {
       TurnLine line = new TurnLine(System::nanoTime);
-      RegistryGrpcService service = new RegistryGrpcService(directory, line, threads, storeThreads);
+      RegistryGrpcService service = new RegistryGrpcService(directory, directoryMetrics, line, threads, storeThreads);
+      service.reportTo(metrics);
       try (RpcServer server =
               RpcServer.listenOn(daemon.address())
                   .insecureBeyondLoopback(daemon.insecure())
                   .maxMessageBytes(MAX_MESSAGE_BYTES)
                   .executor(threads)
+                  .metrics(metrics)
                   .service(service)
                   .endStreams(service::close)
                   .start();
@@ -165,10 +171,10 @@ final class RegistryCommand implements Callable<Integer> {
     }
   }
 
-  private Directory directory(LeaseTerms terms) {
+  private Directory directory(LeaseTerms terms, DirectoryMetrics metrics) {
     return switch (store) {
-      case memory -> new MemoryDirectory(terms);
-      case etcd -> new EtcdDirectory(terms, etcd, etcdPrefix);
+      case memory -> new MemoryDirectory(terms, metrics);
+      case etcd -> new EtcdDirectory(terms, etcd, etcdPrefix, metrics);
     };
   }
 }

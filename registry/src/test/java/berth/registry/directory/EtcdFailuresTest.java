@@ -6,6 +6,7 @@ import static berth.registry.directory.Servers.status;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
+import berth.metrics.Metrics;
 import berth.etcd.EtcdCluster;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
@@ -360,7 +361,7 @@ class EtcdFailuresTest {
     int member = cluster.follower();
     cluster.kill(member);
     try (EtcdDirectory early =
-        new EtcdDirectory(TERMS, List.of(cluster.endpoint(member)), prefix)) {
+        new EtcdDirectory(TERMS, List.of(cluster.endpoint(member)), prefix, new DirectoryMetrics(new Metrics()))) {
       assertThat(reason(early::roster)).contains(Reason.UNAVAILABLE);
 
       cluster.restart(member);
@@ -376,7 +377,7 @@ class EtcdFailuresTest {
   }
 
   private EtcdDirectory directory(List<String> endpoints) {
-    EtcdDirectory directory = new EtcdDirectory(TERMS, endpoints, prefix);
+    EtcdDirectory directory = new EtcdDirectory(TERMS, endpoints, prefix, new DirectoryMetrics(new Metrics()));
     soon().until(() -> reason(directory::roster).isEmpty());
     return directory;
   }
