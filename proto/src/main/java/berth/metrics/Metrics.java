@@ -101,7 +101,8 @@ public final class Metrics {
    * All metrics as they are now. Looks at the parts of this process, and waits for them as anybody
    * would who asks: do not call it where nobody may wait.
    *
-   * @param acceptHeader what the caller wants by HTTP; null or empty for Prometheus' own text format
+   * @param acceptHeader what the caller wants by HTTP; null or empty for Prometheus' own text
+   *     format
    */
   public Scrape render(String acceptHeader) {
     ExpositionFormatWriter wanted = formats.findWriter(acceptHeader);

@@ -11,7 +11,8 @@ import org.junit.jupiter.api.Test;
 
 class MetricsTest {
   private static final Gauge ROOM = Gauge.of("berth_room", "How many there is room for.");
-  private static final Gauge HEAT = Gauge.of("berth_heat_celsius", "How hot it is.", "gpu", "model");
+  private static final Gauge HEAT =
+      Gauge.of("berth_heat_celsius", "How hot it is.", "gpu", "model");
 
   private final Metrics metrics = new Metrics();
 
@@ -69,8 +70,7 @@ class MetricsTest {
     metrics.gauges(
         List.of(ROOM, HEAT), readings -> readings.set(HEAT, 61, "0", "A \"fast\" one\\with\nall"));
     assertThat(lines())
-        .contains(
-            "berth_heat_celsius{gpu=\"0\",model=\"A \\\"fast\\\" one\\\\with\\nall\"} 61.0")
+        .contains("berth_heat_celsius{gpu=\"0\",model=\"A \\\"fast\\\" one\\\\with\\nall\"} 61.0")
         .noneMatch(line -> line.contains("berth_room"));
   }
 

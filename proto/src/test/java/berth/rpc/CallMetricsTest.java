@@ -146,7 +146,9 @@ class CallMetricsTest {
     await(left);
     assertThat(lines())
         .contains(
-            finished(WATCH, "CANCELLED", 1), finished(WATCH, "OK", 0), latency(WATCH, "count", "0"));
+            finished(WATCH, "CANCELLED", 1),
+            finished(WATCH, "OK", 0),
+            latency(WATCH, "count", "0"));
   }
 
   @Test
@@ -226,7 +228,13 @@ class CallMetricsTest {
   }
 
   private static String finished(String method, String code, int count) {
-    return "berth_rpc_finished_total{code=\"" + code + "\",method=\"" + method + "\"} " + count + ".0";
+    return "berth_rpc_finished_total{code=\""
+        + code
+        + "\",method=\""
+        + method
+        + "\"} "
+        + count
+        + ".0";
   }
 
   private static String latency(String method, String what, String value) {

@@ -26,10 +26,7 @@ final class Loopback implements AutoCloseable {
 
   static Loopback measured(BindableService service, Metrics metrics) {
     return new Loopback(
-        RpcServer.listenOn(new Address("127.0.0.1", 0))
-            .service(service)
-            .metrics(metrics)
-            .start());
+        RpcServer.listenOn(new Address("127.0.0.1", 0)).service(service).metrics(metrics).start());
   }
 
   /** Serves GPUs that nobody implemented. */

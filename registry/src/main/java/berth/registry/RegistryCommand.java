@@ -127,7 +127,8 @@ final class RegistryCommand implements Callable<Integer> {
     try (Termination termination = Termination.onSignal();
         Directory directory = directory(terms, directoryMetrics)) {
       TurnLine line = new TurnLine(System::nanoTime);
-      RegistryGrpcService service = new RegistryGrpcService(directory, directoryMetrics, line, threads, storeThreads);
+      RegistryGrpcService service =
+          new RegistryGrpcService(directory, directoryMetrics, line, threads, storeThreads);
       service.reportTo(metrics);
       try (RpcServer server =
               RpcServer.listenOn(daemon.address())

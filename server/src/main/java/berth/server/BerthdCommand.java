@@ -310,7 +310,8 @@ final class BerthdCommand implements Callable<Integer> {
               ignoreStrangers);
       try (Reservations reservations = Reservations.open(settings, gpus, metrics);
           Runtime runs = runtime(serverName, state, gpus.newest().simulated());
-          Runs allRuns = Runs.open(runSettings, reservations, gpus, runs, RunMessages::spec, metrics);
+          Runs allRuns =
+              Runs.open(runSettings, reservations, gpus, runs, RunMessages::spec, metrics);
           Clusters clusters =
               Clusters.open(clusterSettings(serverName, state), allRuns::unpackBundle, metrics);
           ClusterGrpcService clusterService = new ClusterGrpcService(clusters);

@@ -31,9 +31,9 @@ public final class DirectoryMetrics {
     Labelled<Counter> departures =
         metrics.counters(
             "berth_registry_departures_total",
-            "Servers that are not known any more. silent: it was not heard until its lease was over;"
-                + " of several registries, the one that heard it last counts it. deregistered: it"
-                + " said so. replaced: another has its address.",
+            "Servers that are not known any more. silent: it was not heard until its lease was"
+                + " over; of several registries, the one that heard it last counts it."
+                + " deregistered: it said so. replaced: another has its address.",
             "reason");
     silent = departures.with("silent");
     deregistered = departures.with("deregistered");
@@ -45,8 +45,7 @@ public final class DirectoryMetrics {
   }
 
   void heartbeat(HeartbeatResponse answer) {
-    Counter counter =
-        answer.getKnown() ? known : answer.hasReplacedBy() ? outdated : unknown;
+    Counter counter = answer.getKnown() ? known : answer.hasReplacedBy() ? outdated : unknown;
     counter.increment();
   }
 

@@ -96,7 +96,8 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
 
   @Override
   public StreamObserver<HeartbeatRequest> heartbeat(StreamObserver<HeartbeatResponse> observer) {
-    HeartbeatGrpcService stream = new HeartbeatGrpcService(observer, directory, metrics, storeThreads);
+    HeartbeatGrpcService stream =
+        new HeartbeatGrpcService(observer, directory, metrics, storeThreads);
     heartbeats.add(stream);
     stream.onEnd(() -> heartbeats.remove(stream));
     if (closed) {

@@ -21,9 +21,7 @@ final class RegistryMetrics {
     TROUBLED;
 
     static ServerState of(ServerStatus status) {
-      return !status.getProblem().isEmpty()
-          ? TROUBLED
-          : status.getDraining() ? DRAINING : SERVING;
+      return !status.getProblem().isEmpty() ? TROUBLED : status.getDraining() ? DRAINING : SERVING;
     }
   }
 
@@ -45,8 +43,7 @@ final class RegistryMetrics {
   private static final Gauge GPUS =
       Gauge.of("berth_registry_gpus", "GPUs of all servers, by state.", "state");
   private static final Gauge SERVER_GPUS =
-      Gauge.of(
-          "berth_registry_server_gpus", "GPUs of each server, by state.", "server", "state");
+      Gauge.of("berth_registry_server_gpus", "GPUs of each server, by state.", "server", "state");
   private static final Gauge WATCHERS =
       Gauge.of("berth_registry_watchers", "Callers that watch the servers.");
   private static final Gauge LINE =
@@ -56,8 +53,7 @@ final class RegistryMetrics {
 
   private RegistryMetrics() {}
 
-  static void report(
-      Directory directory, IntSupplier watchers, IntSupplier line, Metrics metrics) {
+  static void report(Directory directory, IntSupplier watchers, IntSupplier line, Metrics metrics) {
     // Apart, because the roster may not be there yet.
     metrics.gauges(
         List.of(SERVERS, GPUS, SERVER_GPUS), readings -> read(directory.roster(), readings));
@@ -84,8 +80,7 @@ final class RegistryMetrics {
       }
     }
     for (ServerState state : ServerState.values()) {
-      readings.set(
-          SERVERS, servers.getOrDefault(state, 0), state.name().toLowerCase(Locale.ROOT));
+      readings.set(SERVERS, servers.getOrDefault(state, 0), state.name().toLowerCase(Locale.ROOT));
     }
     for (GpuState state : GPU_STATES) {
       readings.set(GPUS, gpus.getOrDefault(state, 0), label(state));

@@ -67,7 +67,9 @@ class EtcdDirectoryTest extends DirectoryContract {
   @Test
   void aLeaseIsRoundedUpToWholeSeconds() {
     LeaseTerms terms = new LeaseTerms(Duration.ofMillis(2100), 50);
-    try (EtcdDirectory other = new EtcdDirectory(terms, cluster.endpoints(), prefix, new DirectoryMetrics(new Metrics()))) {
+    try (EtcdDirectory other =
+        new EtcdDirectory(
+            terms, cluster.endpoints(), prefix, new DirectoryMetrics(new Metrics()))) {
       assertThat(other.register(registration("gpu01", "h1:1", "a", 1)).getLease().getSeconds())
           .isEqualTo(3);
     }
@@ -76,7 +78,11 @@ class EtcdDirectoryTest extends DirectoryContract {
   @Test
   void registriesWithOtherPrefixesKnowNothingOfEachOther() {
     try (EtcdDirectory other =
-        new EtcdDirectory(TERMS, cluster.endpoints(), prefix + "-and-more", new DirectoryMetrics(new Metrics()))) {
+        new EtcdDirectory(
+            TERMS,
+            cluster.endpoints(),
+            prefix + "-and-more",
+            new DirectoryMetrics(new Metrics()))) {
       other.register(registration("gpu01", "h1:18812", "a", 1));
       directory.register(registration("gpu01", "h1:18812", "b", 1));
 
@@ -100,7 +106,10 @@ class EtcdDirectoryTest extends DirectoryContract {
   @ParameterizedTest
   @ValueSource(strings = {"https://127.0.0.1:2379", "127.0.0.1:x", "", "http://a b:1"})
   void refusesWhatIsNoEndpoint(String endpoint) {
-    assertThatThrownBy(() -> new EtcdDirectory(TERMS, List.of(endpoint), "/berth/", new DirectoryMetrics(new Metrics())))
+    assertThatThrownBy(
+            () ->
+                new EtcdDirectory(
+                    TERMS, List.of(endpoint), "/berth/", new DirectoryMetrics(new Metrics())))
         .isInstanceOf(BerthException.class)
         .extracting(e -> ((BerthException) e).reason())
         .isEqualTo(Reason.INVALID);

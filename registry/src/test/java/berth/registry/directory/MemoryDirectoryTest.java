@@ -31,7 +31,8 @@ class MemoryDirectoryTest extends DirectoryContract {
   @Test
   void aLeaseEndsWhenItsTimeIsOver() {
     AtomicLong clock = new AtomicLong();
-    try (MemoryDirectory other = new MemoryDirectory(TERMS, new DirectoryMetrics(new Metrics()), clock::get)) {
+    try (MemoryDirectory other =
+        new MemoryDirectory(TERMS, new DirectoryMetrics(new Metrics()), clock::get)) {
       other.register(registration("gpu01", "h1:18812", "a", 2));
       for (int tenths = 1; tenths < 20; tenths++) {
         pass(clock, other, 100);
@@ -47,7 +48,8 @@ class MemoryDirectoryTest extends DirectoryContract {
   @Test
   void aRegistryThatStoodStillBlamesNobodyForIt() {
     AtomicLong clock = new AtomicLong();
-    try (MemoryDirectory other = new MemoryDirectory(TERMS, new DirectoryMetrics(new Metrics()), clock::get)) {
+    try (MemoryDirectory other =
+        new MemoryDirectory(TERMS, new DirectoryMetrics(new Metrics()), clock::get)) {
       other.register(registration("gpu01", "h1:18812", "a", 2));
 
       pass(clock, other, 60_000);

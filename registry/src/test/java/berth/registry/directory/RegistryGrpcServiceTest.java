@@ -129,8 +129,7 @@ class RegistryGrpcServiceTest {
     assertThat(value("berth_registry_gpus{state=\"reserved\"}")).isEqualTo(3);
     assertThat(value("berth_registry_server_gpus{server=\"gpu01\",state=\"reserved\"}"))
         .isEqualTo(3);
-    assertThat(value("berth_registry_server_gpus{server=\"gpu02\",state=\"locked\"}"))
-        .isEqualTo(0);
+    assertThat(value("berth_registry_server_gpus{server=\"gpu02\",state=\"locked\"}")).isEqualTo(0);
   }
 
   @Test

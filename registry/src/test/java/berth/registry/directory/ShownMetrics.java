@@ -9,7 +9,9 @@ import java.util.List;
 final class ShownMetrics {
   private ShownMetrics() {}
 
-  /** The lines with values, such as {@code berth_registry_gpus{state="free"} 2.0}, and no others. */
+  /**
+   * The lines with values, such as {@code berth_registry_gpus{state="free"} 2.0}, and no others.
+   */
   static List<String> lines(Metrics metrics) {
     return new String(metrics.render("").body(), UTF_8)
         .lines()
@@ -18,7 +20,8 @@ final class ShownMetrics {
   }
 
   /**
-   * The value of a series, such as {@code berth_registry_gpus{state="free"}} with its labels by name.
+   * The value of a series, such as {@code berth_registry_gpus{state="free"}} with its labels by
+   * name.
    *
    * @throws AssertionError if it is not shown
    */

@@ -143,8 +143,7 @@ public final class Clusters implements AutoCloseable {
    * @param unpack puts the files of the bundle with the given digest into a folder
    * @throws BerthException if the state folder cannot be used
    */
-  public static Clusters open(
-      Settings settings, BiConsumer<String, Path> unpack, Metrics metrics) {
+  public static Clusters open(Settings settings, BiConsumer<String, Path> unpack, Metrics metrics) {
     Clusters opened = new Clusters(settings, unpack);
     opened.recover();
     ClusterMetrics.report(opened::all, metrics);

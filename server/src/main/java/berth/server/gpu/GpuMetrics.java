@@ -54,9 +54,7 @@ final class GpuMetrics {
 
   private static void read(GpuSample sample, long nowNanos, Readings readings) {
     readings.set(DRIVER, sample.problem().isEmpty());
-    sample
-        .taken()
-        .ifPresent(taken -> readings.set(AGE, taken.age(nowNanos).toNanos() / 1e9));
+    sample.taken().ifPresent(taken -> readings.set(AGE, taken.age(nowNanos).toNanos() / 1e9));
     sample.gpus().forEach(gpu -> read(gpu, readings));
   }
 

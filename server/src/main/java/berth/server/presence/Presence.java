@@ -119,11 +119,7 @@ public final class Presence implements AutoCloseable {
   }
 
   public static Presence start(
-      Settings settings,
-      GpuMonitor gpus,
-      Reservations reservations,
-      Runs runs,
-      Metrics metrics) {
+      Settings settings, GpuMonitor gpus, Reservations reservations, Runs runs, Metrics metrics) {
     return start(settings, MachineMemory.ofThisMachine(), gpus, reservations, runs, metrics);
   }
 

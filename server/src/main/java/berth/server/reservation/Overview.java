@@ -45,8 +45,7 @@ public record Overview(
     unreservedUse.forEach(use -> uses.put(use.index(), Use.USED));
     lockedByOthers.forEach(lock -> uses.put(lock.index(), Use.LOCKED));
     gathered.forEach(index -> uses.put(index, Use.RESERVED));
-    reservations.forEach(
-        held -> held.gpus().forEach(gpu -> uses.put(gpu.index(), Use.RESERVED)));
+    reservations.forEach(held -> held.gpus().forEach(gpu -> uses.put(gpu.index(), Use.RESERVED)));
     return uses;
   }
 }

@@ -59,7 +59,8 @@ final class ReservationMetrics {
    * @param look reads the gauges, by way of {@link #read}
    */
   ReservationMetrics(Metrics metrics, Consumer<Readings> look) {
-    granted = metrics.counter("berth_reservations_granted_total", "Reservations that were granted.");
+    granted =
+        metrics.counter("berth_reservations_granted_total", "Reservations that were granted.");
     wait =
         metrics.histogram(
             "berth_reservation_wait_seconds",
@@ -94,9 +95,7 @@ final class ReservationMetrics {
     Map<Integer, Use> uses = overview.uses();
     for (Gpu gpu : sample.gpus()) {
       String state =
-          gpu.health().healthy()
-              ? label(uses.getOrDefault(gpu.index(), Use.FREE))
-              : UNHEALTHY;
+          gpu.health().healthy() ? label(uses.getOrDefault(gpu.index(), Use.FREE)) : UNHEALTHY;
       count.merge(state, 1, Integer::sum);
       for (String other : count.keySet()) {
         readings.set(

@@ -137,7 +137,8 @@ public final class Reservations implements AutoCloseable {
       }
       pending =
           line.rejoin(request.requestId(), listener)
-              .orElseGet(() -> line.join(request, listener, wallClock.instant(), nanoClock.getAsLong()));
+              .orElseGet(
+                  () -> line.join(request, listener, wallClock.instant(), nanoClock.getAsLong()));
     }
     return () -> leave(pending, listener);
   }
@@ -325,8 +326,7 @@ public final class Reservations implements AutoCloseable {
       ReservationRequest request, ReservationListener listener) {
     synchronized (this) {
       refuseIfNotServing();
-      HeldReservation granted =
-          known(request.requestId()).orElseGet(() -> grantPorts(request));
+      HeldReservation granted = known(request.requestId()).orElseGet(() -> grantPorts(request));
       granted.listen(listener);
       listener.granted(granted.reservation());
       return granted;

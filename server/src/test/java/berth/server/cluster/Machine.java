@@ -111,9 +111,7 @@ final class Machine implements AutoCloseable {
     metrics = new Metrics();
     reservations =
         Reservations.open(
-            new Reservations.Settings(NAME, locks, state, "20000-20999", false),
-            gpus,
-            metrics);
+            new Reservations.Settings(NAME, locks, state, "20000-20999", false), gpus, metrics);
     runs =
         Runs.open(
             new Runs.Settings(

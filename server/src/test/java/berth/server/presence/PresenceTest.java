@@ -63,9 +63,7 @@ class PresenceTest {
     Path state = folder.resolve("state");
     reservations =
         Reservations.open(
-            new Reservations.Settings("gpu01", locks, state, "20000-20999", false),
-            gpus,
-            metrics);
+            new Reservations.Settings("gpu01", locks, state, "20000-20999", false), gpus, metrics);
     runtime = new ProcessRuntime(id -> Runs.folder(state, id));
     runs =
         Runs.open(

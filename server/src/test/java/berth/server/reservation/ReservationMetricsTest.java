@@ -37,11 +37,15 @@ class ReservationMetricsTest {
   @Test
   void showsEveryStateOfGpusAlsoThoseThatNoneIsIn() {
     assertGpus(4, 0, 0, 0, 0);
-    assertThat(value("berth_gpu_state{gpu=\"3\",model=\"Simulated A100\",state=\"free\",uuid=\"GPU-3\"}"))
+    assertThat(
+            value(
+                "berth_gpu_state{gpu=\"3\",model=\"Simulated"
+                    + " A100\",state=\"free\",uuid=\"GPU-3\"}"))
         .isEqualTo(1);
     assertThat(
             value(
-                "berth_gpu_state{gpu=\"3\",model=\"Simulated A100\",state=\"unhealthy\",uuid=\"GPU-3\"}"))
+                "berth_gpu_state{gpu=\"3\",model=\"Simulated"
+                    + " A100\",state=\"unhealthy\",uuid=\"GPU-3\"}"))
         .isEqualTo(0);
   }
 
@@ -63,9 +67,7 @@ class ReservationMetricsTest {
   void countsWhatWasGrantedAndHowLongThatTook() {
     Reservation first = Outcome.of(daemon, asking(4)).get();
     Outcome second = Outcome.of(daemon, asking(1)).awaitQueued();
-    await()
-        .atMost(PATIENCE)
-        .until(() -> value("berth_reservation_oldest_wait_seconds") > 0.2);
+    await().atMost(PATIENCE).until(() -> value("berth_reservation_oldest_wait_seconds") > 0.2);
     assertThat(value("berth_reservations_held")).isEqualTo(1);
     assertThat(value("berth_reservations_waiting")).isEqualTo(1);
     assertThat(value("berth_reservations_granted_total")).isEqualTo(1);
@@ -100,8 +102,7 @@ class ReservationMetricsTest {
   @Test
   void countsTheLeasesThatNobodyRenewed() {
     Lifetime brief = new Lifetime.Renewals(Duration.ofMillis(50));
-    Outcome forgotten =
-        Outcome.of(daemon, Box.request(GpuWish.of(1), Optional.empty(), brief, ""));
+    Outcome forgotten = Outcome.of(daemon, Box.request(GpuWish.of(1), Optional.empty(), brief, ""));
     Outcome left =
         Outcome.of(
             daemon, Box.request(GpuWish.of(1), Optional.empty(), new Lifetime.OfStream(), ""));
