@@ -14,16 +14,16 @@ class NamedMetricsTest {
 
   @ParameterizedTest
   @CsvSource(
-      delimiter = '|',
+      delimiter = ';',
       quoteCharacter = '`',
       value = {
-        "up == 0 | ",
-        "berth_draining == 1 | berth_draining",
-        "a_total{b=\"c\", d=~\"e|f{g}\"}[5m] > 2e9 | a_total",
-        "sum by (instance, le) (rate(a_bucket{job=\"b\"}[$__rate_interval])) | a_bucket",
-        "min_over_time(a{s=\"}\"}[1h]) == 1 and on (uuid) max_over_time(b[1h]) < 0.05 | a b",
-        "a / on (x) group_left (y) b unless c offset 5m or 4 * 3600 | a b c",
-        "histogram_quantile(0.9, sum without (m) (rate(a[5m]))) > bool 1 | a",
+        "up == 0 ; ",
+        "berth_draining == 1 ; berth_draining",
+        "a_total{b=\"c\", d=~\"e|f{g}\"}[5m] > 2e9 ; a_total",
+        "sum by (instance, le) (rate(a_bucket{job=\"b\"}[$__rate_interval])) ; a_bucket",
+        "min_over_time(a{s=\"}\"}[1h]) == 1 and on (uuid) max_over_time(b[1h]) < 0.05 ; a b",
+        "a / on (x) group_left (y) b unless c offset 5m or 4 * 3600 ; a b c",
+        "histogram_quantile(0.9, sum without (m) (rate(a[5m]))) > bool 1 ; a",
       })
   void findsTheMetricsOfAnExpression(String expression, String names) {
     assertThat(String.join(" ", NamedMetrics.inExpression(expression)))
