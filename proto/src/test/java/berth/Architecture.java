@@ -35,9 +35,8 @@ final class Architecture {
               file -> file.isIn("berth.server.run.docker"),
               "berth.server.run.docker"),
           new Confined(
-              "io.etcd",
-              file -> file.isIn("berth.registry.directory"),
-              "berth.registry.directory"));
+              "io.etcd", file -> file.isIn("berth.registry.directory"), "berth.registry.directory"),
+          new Confined("io.prometheus", file -> file.isIn("berth.metrics"), "berth.metrics"));
 
   private static final Map<String, Set<String>> PACKAGES_OF_MODULES =
       Map.of(

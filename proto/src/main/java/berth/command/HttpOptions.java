@@ -1,9 +1,14 @@
 package berth.command;
 
+import berth.http.HttpCall;
+import berth.http.HttpReply;
 import berth.http.HttpServer;
+import berth.metrics.Metrics;
+import berth.metrics.Scrape;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import java.util.Map;
 import java.util.Optional;
 import java.util.function.Consumer;
 import org.slf4j.Logger;
@@ -34,12 +39,13 @@ public final class HttpOptions {
    * Serves HTTP, if somebody wants that.
    *
    * @param daemon says where, unless there is an option of its own for that
-   * @param routes adds what is served
+   * @param routes adds what is served beside metrics, and the answer of a process that lives
    * @return null if nothing is served: a second daemon of a machine does not fail for want of a
    *     port that nobody has asked for
    * @throws BerthException if the address that was asked for cannot be had
    */
-  public HttpServer serve(DaemonOptions daemon, Consumer<HttpServer.Builder> routes) {
+  public HttpServer serve(
+      DaemonOptions daemon, Metrics metrics, Consumer<HttpServer.Builder> routes) {
     if (http.filter(NONE::equals).isPresent()) {
       return null;
     }
@@ -49,7 +55,10 @@ public final class HttpOptions {
         http.map(text -> Address.parse(text, defaultPort))
             .orElseGet(() -> new Address(calls.host(), port));
     HttpServer.Builder server =
-        HttpServer.listenOn(address).insecureBeyondLoopback(daemon.insecure());
+        HttpServer.listenOn(address)
+            .insecureBeyondLoopback(daemon.insecure())
+            .get("/metrics", call -> call.reply(scrape(metrics, call)))
+            .get("/healthz", call -> call.reply(HttpReply.text(200, "ok")));
     routes.accept(server);
     try {
       return server.start();
@@ -60,5 +69,10 @@ public final class HttpOptions {
       log.warn("no HTTP is served: {}; --http says where else", e.getMessage());
       return null;
     }
+  }
+
+  private static HttpReply scrape(Metrics metrics, HttpCall call) {
+    Scrape scrape = metrics.render(call.header("Accept").orElse(""));
+    return new HttpReply(200, scrape.contentType(), scrape.body(), Map.of());
   }
 }

@@ -1,5 +1,6 @@
 package berth.rpc;
 
+import berth.metrics.Metrics;
 import io.grpc.BindableService;
 import io.grpc.InsecureServerCredentials;
 import io.grpc.Server;
@@ -18,6 +19,7 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -106,6 +108,7 @@ public final class RpcServer implements AutoCloseable {
     private boolean beyondLoopback;
     private int maxMessageBytes = MAX_MESSAGE_BYTES;
     private Executor executor;
+    private Optional<CallMetrics> metrics = Optional.empty();
     private Runnable endStreams = () -> {};
 
     private Builder(Address address) {
@@ -139,6 +142,12 @@ public final class RpcServer implements AutoCloseable {
     /** Serves all calls in these threads, rather than in as many as there are calls. */
     public Builder executor(Executor threads) {
       executor = threads;
+      return this;
+    }
+
+    /** Counts and measures all calls. One server at most for each {@link Metrics}. */
+    public Builder metrics(Metrics target) {
+      metrics = Optional.of(new CallMetrics(target, System::nanoTime));
       return this;
     }
 
@@ -188,6 +197,12 @@ public final class RpcServer implements AutoCloseable {
               .addServices(services)
               .addService(health.getHealthService())
               .addService(ProtoReflectionServiceV1.newInstance());
+      // The last one is the outermost: it measures the others too.
+      metrics.ifPresent(
+          calls -> {
+            services.forEach(calls::add);
+            builder.intercept(calls);
+          });
       Server server;
       try {
         server = builder.build().start();

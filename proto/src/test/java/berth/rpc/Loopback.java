@@ -1,5 +1,6 @@
 package berth.rpc;
 
+import berth.metrics.Metrics;
 import berth.v1.GpuServiceGrpc;
 import berth.v1.GpuServiceGrpc.GpuServiceImplBase;
 import io.grpc.BindableService;
@@ -21,6 +22,11 @@ final class Loopback implements AutoCloseable {
 
   static Loopback serving(BindableService service) {
     return new Loopback(RpcServer.listenOn(new Address("127.0.0.1", 0)).service(service).start());
+  }
+
+  static Loopback measured(BindableService service, Metrics metrics) {
+    return new Loopback(
+        RpcServer.listenOn(new Address("127.0.0.1", 0)).service(service).metrics(metrics).start());
   }
 
   /** Serves GPUs that nobody implemented. */

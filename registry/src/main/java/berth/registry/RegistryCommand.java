@@ -9,7 +9,9 @@ import berth.command.Version;
 import berth.discovery.Discovery;
 import berth.http.HttpReply;
 import berth.http.HttpServer;
+import berth.metrics.Metrics;
 import berth.registry.directory.Directory;
+import berth.registry.directory.DirectoryMetrics;
 import berth.registry.directory.EtcdDirectory;
 import berth.registry.directory.LeaseTerms;
 import berth.registry.directory.MemoryDirectory;
@@ -131,24 +133,30 @@ final class RegistryCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws InterruptedException {
+    Metrics metrics = new Metrics();
+    DirectoryMetrics directoryMetrics = new DirectoryMetrics(metrics);
     LeaseTerms terms = new LeaseTerms(lease, MAX_SERVERS);
     ExecutorService threads = Executors.newFixedThreadPool(THREADS);
     ExecutorService storeThreads = Executors.newFixedThreadPool(STORE_THREADS);
     try (Termination termination = Termination.onSignal();
-        Directory directory = directory(terms)) {
+        Directory directory = directory(terms, directoryMetrics)) {
       TurnLine line = new TurnLine(System::nanoTime);
-      RegistryGrpcService service = new RegistryGrpcService(directory, line, threads, storeThreads);
+      RegistryGrpcService service =
+          new RegistryGrpcService(directory, directoryMetrics, line, threads, storeThreads);
+      service.reportTo(metrics);
       try (RpcServer server =
               RpcServer.listenOn(daemon.address())
                   .insecureBeyondLoopback(daemon.insecure())
                   .maxMessageBytes(MAX_MESSAGE_BYTES)
                   .executor(threads)
+                  .metrics(metrics)
                   .service(service)
                   .endStreams(service::close)
                   .start();
           DiscoveryResponder discovery = answerQueries(server.address());
           RegistryPage page = new RegistryPage(shownName(), directory::roster, pageCancel);
-          HttpServer pages = http.serve(daemon, routes -> addRoutes(routes, page, directory))) {
+          HttpServer pages =
+              http.serve(daemon, metrics, routes -> addRoutes(routes, page, directory))) {
         if (pages != null) {
           log.info("its page is http://{}/", pages.address());
         }
@@ -168,15 +176,13 @@ final class RegistryCommand implements Callable<Integer> {
 
   private static void addRoutes(HttpServer.Builder routes, RegistryPage page, Directory directory) {
     page.addTo(routes);
-    routes
-        .get("/healthz", call -> call.reply(HttpReply.text(200, "ok")))
-        .get(
-            "/readyz",
-            call -> {
-              // Fails as long as it knows nothing that it could tell.
-              directory.roster();
-              call.reply(HttpReply.text(200, "ok"));
-            });
+    routes.get(
+        "/readyz",
+        call -> {
+          // Fails as long as it knows nothing that it could tell.
+          directory.roster();
+          call.reply(HttpReply.text(200, "ok"));
+        });
   }
 
   private String shownName() {
@@ -200,10 +206,10 @@ final class RegistryCommand implements Callable<Integer> {
     }
   }
 
-  private Directory directory(LeaseTerms terms) {
+  private Directory directory(LeaseTerms terms, DirectoryMetrics metrics) {
     return switch (store) {
-      case memory -> new MemoryDirectory(terms);
-      case etcd -> new EtcdDirectory(terms, etcd, etcdPrefix);
+      case memory -> new MemoryDirectory(terms, metrics);
+      case etcd -> new EtcdDirectory(terms, etcd, etcdPrefix, metrics);
     };
   }
 }

@@ -12,6 +12,7 @@ import berth.discovery.FoundRegistry;
 import berth.discovery.Reach;
 import berth.http.HttpReply;
 import berth.http.HttpServer;
+import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
@@ -287,6 +288,7 @@ final class BerthdCommand implements Callable<Integer> {
         simulateGpus.isEmpty() || nvmlLibrary.isEmpty(),
         "and --nvml-library exclude each other");
 
+    Metrics metrics = new Metrics();
     var timing = new GpuMonitor.Timing(sampleInterval, xidRecovery, nvmlStall);
     Address address = daemon.address();
     // The first to be opened is the last to be closed: the process ends with it.
@@ -296,6 +298,7 @@ final class BerthdCommand implements Callable<Integer> {
                 ? GpuMonitor.ofSimulation(simulateGpus.get(), serverName, timing)
                 : GpuMonitor.ofNvml(nvmlLibrary, timing)) {
       gpus.awaitFirstSample(nvmlStall);
+      gpus.reportTo(metrics);
       Path state = stateDir.orElseGet(() -> defaultStateDir(serverName));
       Services catalogue = services.map(Services::load).orElseGet(Services::none);
       Optional<Address> advertised = advertise.map(text -> Address.parse(text, 0));
@@ -313,17 +316,19 @@ final class BerthdCommand implements Callable<Integer> {
               keepRuns,
               bundleLimit,
               ignoreStrangers);
-      try (Reservations reservations = Reservations.open(settings, gpus);
+      try (Reservations reservations = Reservations.open(settings, gpus, metrics);
           Runtime runs = runtime(serverName, state, gpus.newest().simulated());
-          Runs allRuns = Runs.open(runSettings, reservations, gpus, runs, RunMessages::spec);
+          Runs allRuns =
+              Runs.open(runSettings, reservations, gpus, runs, RunMessages::spec, metrics);
           Clusters clusters =
-              Clusters.open(clusterSettings(serverName, state), allRuns::unpackBundle);
+              Clusters.open(clusterSettings(serverName, state), allRuns::unpackBundle, metrics);
           ClusterGrpcService clusterService = new ClusterGrpcService(clusters);
           Lookout lookout = Lookout.over(serverName, gpus, reservations, allRuns, clusters);
           OverviewGrpcService overview = new OverviewGrpcService(lookout);
           RpcServer server =
               RpcServer.listenOn(address)
                   .insecureBeyondLoopback(daemon.insecure())
+                  .metrics(metrics)
                   .service(new GpuGrpcService(serverName, gpus))
                   .service(new ReservationGrpcService(serverName, reservations))
                   .service(new RunGrpcService(serverName, allRuns))
@@ -336,7 +341,8 @@ final class BerthdCommand implements Callable<Integer> {
                   .endStreams(reservations::close)
                   .endStreams(gpus::close)
                   .start();
-          HttpServer numbers = http.serve(daemon, routes -> addRoutes(routes, gpus, allRuns))) {
+          HttpServer numbers =
+              http.serve(daemon, metrics, routes -> addReady(routes, gpus, allRuns))) {
         if (numbers != null) {
           log.info("its metrics are http://{}/metrics", numbers.address());
         }
@@ -353,7 +359,8 @@ final class BerthdCommand implements Callable<Integer> {
                             info(serverName, catalogue)),
                         gpus,
                         reservations,
-                        allRuns));
+                        allRuns,
+                        metrics));
         termination.await();
         log.info("stopping");
         presence.ifPresent(Presence::close);
@@ -362,15 +369,13 @@ final class BerthdCommand implements Callable<Integer> {
     return ExitCode.OK;
   }
 
-  private static void addRoutes(HttpServer.Builder routes, GpuMonitor gpus, Runs runs) {
-    routes
-        .get("/healthz", call -> call.reply(HttpReply.text(200, "ok")))
-        .get(
-            "/readyz",
-            call -> {
-              Optional<String> problem = runs.load().problem().or(() -> gpus.newest().problem());
-              call.reply(HttpReply.text(problem.isEmpty() ? 200 : 503, problem.orElse("ok")));
-            });
+  private static void addReady(HttpServer.Builder routes, GpuMonitor gpus, Runs runs) {
+    routes.get(
+        "/readyz",
+        call -> {
+          Optional<String> problem = runs.load().problem().or(() -> gpus.newest().problem());
+          call.reply(HttpReply.text(problem.isEmpty() ? 200 : 503, problem.orElse("ok")));
+        });
   }
 
   private Runtime runtime(String serverName, Path state, boolean simulated) {

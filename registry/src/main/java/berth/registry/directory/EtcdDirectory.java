@@ -42,6 +42,8 @@ public final class EtcdDirectory implements Directory {
   private record Entry(Server server, long revision, long lease) {}
 
   private final LeaseTerms terms;
+  private final DirectoryMetrics metrics;
+  private final HeardHere heard;
   private final EtcdKeys keys;
   private final EtcdMembers members;
   private final Roster roster = new Roster("");
@@ -55,12 +57,15 @@ public final class EtcdDirectory implements Directory {
    * @param prefix what all keys begin with
    * @throws BerthException INVALID if one of these is not what it should be
    */
-  public EtcdDirectory(LeaseTerms terms, List<String> endpoints, String prefix) {
+  public EtcdDirectory(
+      LeaseTerms terms, List<String> endpoints, String prefix, DirectoryMetrics metrics) {
     Duration lease = Duration.ofSeconds(terms.lease().plusSeconds(1).minusNanos(1).toSeconds());
     this.terms = new LeaseTerms(lease, terms.maxServers());
+    this.metrics = metrics;
+    this.heard = new HeardHere(lease, System::nanoTime);
     this.keys = new EtcdKeys(prefix);
     this.members = new EtcdMembers(endpoints);
-    this.feed = new EtcdFeed(members, keys, roster);
+    this.feed = new EtcdFeed(members, keys, roster, this::gone);
   }
 
   @Override
@@ -82,7 +87,17 @@ public final class EtcdDirectory implements Directory {
         lease = Optional.of(grant());
       }
       try {
+        String name = request.getInfo().getName();
+        List<String> losers =
+            claim.replaced().stream()
+                .map(loser -> loser.getInfo().getName())
+                .filter(loser -> !loser.equals(name))
+                .toList();
+        // Before they are seen to be gone.
+        losers.forEach(heard::gone);
         if (write(request, claim, claimed, lease.get())) {
+          heard.heard(name);
+          losers.forEach(loser -> metrics.replaced());
           claim.replaced().forEach(loser -> log.warn("{}", claim.loss(loser, request)));
           long own = lease.get();
           claimed.leases().filter(old -> old != own).forEach(this::end);
@@ -98,6 +113,14 @@ public final class EtcdDirectory implements Directory {
 
   @Override
   public HeartbeatResponse heartbeat(HeartbeatRequest request) {
+    HeartbeatResponse answer = take(request);
+    if (answer.getKnown()) {
+      heard.heard(request.getName());
+    }
+    return answer;
+  }
+
+  private HeartbeatResponse take(HeartbeatRequest request) {
     boolean news = request.hasInfo() || request.hasStatus();
     if (!news && isListed(request) && prolong(parseLease(request.getLeaseId()))) {
       return HeartbeatResponse.newBuilder().setKnown(true).build();
@@ -128,12 +151,21 @@ public final class EtcdDirectory implements Directory {
         .filter(entry -> entry.server.getInstance().equals(instance))
         .ifPresent(
             entry -> {
+              // Before it is seen to be gone.
+              heard.gone(name);
               try {
                 members.call(client -> client.getLeaseClient().revoke(entry.lease));
+                metrics.deregistered();
               } catch (EtcdException e) {
                 // It was over.
               }
             });
+  }
+
+  private void gone(String name) {
+    if (heard.gone(name)) {
+      metrics.fellSilent();
+    }
   }
 
   @Override

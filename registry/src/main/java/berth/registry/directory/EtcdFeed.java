@@ -28,6 +28,7 @@ import java.util.Optional;
 import java.util.UUID;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -50,16 +51,22 @@ final class EtcdFeed implements AutoCloseable {
   private final EtcdMembers members;
   private final EtcdKeys keys;
   private final Roster roster;
+  private final Consumer<String> gone;
   private final Thread thread = new Thread(this::run, "etcd-feed");
   private boolean away;
   private volatile boolean missedChanges;
   private volatile boolean ready;
   private volatile boolean closed;
 
-  EtcdFeed(EtcdMembers members, EtcdKeys keys, Roster roster) {
+  /**
+   * @param gone told the names of servers that are not there any more, when they are seen to go;
+   *     must not block
+   */
+  EtcdFeed(EtcdMembers members, EtcdKeys keys, Roster roster, Consumer<String> gone) {
     this.members = members;
     this.keys = keys;
     this.roster = roster;
+    this.gone = gone;
     thread.setDaemon(true);
     thread.start();
   }
@@ -248,6 +255,7 @@ final class EtcdFeed implements AutoCloseable {
         log.info("{} is here", Claim.describe(now.get()));
       } else if (now.isEmpty() && before.isPresent()) {
         log.info("{} has left, or was not heard for too long", Claim.describe(before.get()));
+        gone.accept(name);
       }
     }
 

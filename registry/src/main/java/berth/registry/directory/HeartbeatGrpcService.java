@@ -14,6 +14,7 @@ import java.util.concurrent.Executor;
 final class HeartbeatGrpcService implements StreamObserver<HeartbeatRequest> {
   private final ServerCallStreamObserver<HeartbeatResponse> observer;
   private final Directory directory;
+  private final DirectoryMetrics metrics;
   private final Executor executor;
   private Runnable onEnd = () -> {};
   private HeartbeatRequest pending;
@@ -21,9 +22,13 @@ final class HeartbeatGrpcService implements StreamObserver<HeartbeatRequest> {
   private boolean ended;
 
   HeartbeatGrpcService(
-      StreamObserver<HeartbeatResponse> observer, Directory directory, Executor executor) {
+      StreamObserver<HeartbeatResponse> observer,
+      Directory directory,
+      DirectoryMetrics metrics,
+      Executor executor) {
     this.observer = (ServerCallStreamObserver<HeartbeatResponse>) observer;
     this.directory = directory;
+    this.metrics = metrics;
     this.executor = executor;
     // Without a handler gRPC would throw at whoever answers after the end.
     this.observer.setOnCancelHandler(this::end);
@@ -78,7 +83,9 @@ final class HeartbeatGrpcService implements StreamObserver<HeartbeatRequest> {
       }
       try {
         ServerRules.check(request);
-        answer(directory.heartbeat(request));
+        HeartbeatResponse response = directory.heartbeat(request);
+        metrics.heartbeat(response);
+        answer(response);
       } catch (RuntimeException | Error e) {
         fail(e);
       }

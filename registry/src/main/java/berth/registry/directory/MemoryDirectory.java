@@ -32,6 +32,7 @@ public final class MemoryDirectory implements Directory {
   }
 
   private final LeaseTerms terms;
+  private final DirectoryMetrics metrics;
   private final LongSupplier nanoClock;
   private final Roster roster = new Roster(UUID.randomUUID().toString());
   private final Map<String, Member> byName = new HashMap<>();
@@ -41,15 +42,16 @@ public final class MemoryDirectory implements Directory {
   private final Thread sweeper = new Thread(this::sweepForEver, "leases");
   private volatile boolean closed;
 
-  public MemoryDirectory(LeaseTerms terms) {
-    this(terms, System::nanoTime);
+  public MemoryDirectory(LeaseTerms terms, DirectoryMetrics metrics) {
+    this(terms, metrics, System::nanoTime);
     sweeper.setDaemon(true);
     sweeper.start();
   }
 
   /** One whose leases end only when {@link #sweep} is called. */
-  MemoryDirectory(LeaseTerms terms, LongSupplier nanoClock) {
+  MemoryDirectory(LeaseTerms terms, DirectoryMetrics metrics, LongSupplier nanoClock) {
     this.terms = terms;
+    this.metrics = metrics;
     this.nanoClock = nanoClock;
     this.lastSweep = nanoClock.getAsLong();
   }
@@ -70,6 +72,7 @@ public final class MemoryDirectory implements Directory {
       log.warn("{}", claim.loss(loser, request));
       if (!loser.getInfo().getName().equals(name)) {
         forget(loser);
+        metrics.replaced();
       }
     }
     boolean isNew = byThisName.isEmpty() || !claim.replaced().isEmpty();
@@ -113,6 +116,7 @@ public final class MemoryDirectory implements Directory {
             server -> {
               log.info("{} has left", Claim.describe(server));
               forget(server);
+              metrics.deregistered();
             });
   }
 
@@ -147,6 +151,7 @@ public final class MemoryDirectory implements Directory {
             Claim.describe(member.server),
             terms.lease().toMillis());
         roster.remove(member.server.getInfo().getName(), ++revision);
+        metrics.fellSilent();
       }
     }
   }

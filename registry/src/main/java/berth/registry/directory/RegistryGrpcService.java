@@ -1,5 +1,6 @@
 package berth.registry.directory;
 
+import berth.metrics.Metrics;
 import berth.registry.line.TurnLine;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
@@ -42,6 +43,7 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
   private static final int MAX_PAGE_BYTES = 8 << 20;
 
   private final Directory directory;
+  private final DirectoryMetrics metrics;
   private final TurnLine line;
   private final Executor threads;
   private final Executor storeThreads;
@@ -57,11 +59,21 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
    *     must not wait for it
    */
   public RegistryGrpcService(
-      Directory directory, TurnLine line, Executor threads, Executor storeThreads) {
+      Directory directory,
+      DirectoryMetrics metrics,
+      TurnLine line,
+      Executor threads,
+      Executor storeThreads) {
     this.directory = directory;
+    this.metrics = metrics;
     this.line = line;
     this.threads = threads;
     this.storeThreads = storeThreads;
+  }
+
+  /** Shows who is known and who listens among these metrics from now on. */
+  public void reportTo(Metrics target) {
+    RegistryMetrics.report(directory, watchers::size, line::length, target);
   }
 
   @Override
@@ -73,12 +85,19 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
       refuse(observer, e);
       return;
     }
-    inStore(observer, () -> directory.register(request));
+    inStore(
+        observer,
+        () -> {
+          RegisterResponse response = directory.register(request);
+          metrics.registered();
+          return response;
+        });
   }
 
   @Override
   public StreamObserver<HeartbeatRequest> heartbeat(StreamObserver<HeartbeatResponse> observer) {
-    HeartbeatGrpcService stream = new HeartbeatGrpcService(observer, directory, storeThreads);
+    HeartbeatGrpcService stream =
+        new HeartbeatGrpcService(observer, directory, metrics, storeThreads);
     heartbeats.add(stream);
     stream.onEnd(() -> heartbeats.remove(stream));
     if (closed) {

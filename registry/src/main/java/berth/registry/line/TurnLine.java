@@ -46,6 +46,11 @@ public final class TurnLine {
     this.firstTurn = nanoClock.getAsLong() + SETTLING.toNanos();
   }
 
+  /** How many are in the line, those who have their turn included. */
+  public synchronized int length() {
+    return places.size();
+  }
+
   /**
    * Takes a place in the line, which is held until {@link Place#leave}.
    *

@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
+import berth.metrics.Metrics;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.HeartbeatResponse;
@@ -28,6 +29,27 @@ abstract class DirectoryContract {
 
   /** The directory of this test, empty at its beginning. */
   abstract Directory directory();
+
+  /** Those of the directory. */
+  abstract Metrics metrics();
+
+  @Test
+  void tellsWhoFellSilentFromWhoSaidGoodbyeAndWhoWasReplaced() {
+    directory().register(registration("gpu01", "h1:18812", "a", 2));
+    directory().register(registration("gpu02", "h2:18812", "b", 2));
+    directory().register(registration("gpu03", "h3:18812", "c", 2));
+    directory().deregister("gpu02", "b");
+    directory().register(registration("gpu04", "h3:18812", "d", 2));
+
+    await().atMost(SOON).until(() -> departures("silent") == 2);
+    assertThat(departures("deregistered")).isEqualTo(1);
+    assertThat(departures("replaced")).isEqualTo(1);
+  }
+
+  private double departures(String reason) {
+    return ShownMetrics.value(
+        metrics(), "berth_registry_departures_total{reason=\"" + reason + "\"}");
+  }
 
   @Test
   void aRegisteredServerIsKnown() {

@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
 import berth.etcd.EtcdCluster;
+import berth.metrics.Metrics;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import java.time.Duration;
@@ -26,6 +27,7 @@ class EtcdDirectoryTest extends DirectoryContract {
   private static EtcdCluster cluster;
 
   private final String prefix = "/test/" + UUID.randomUUID();
+  private final Metrics metrics = new Metrics();
   private EtcdDirectory directory;
 
   @BeforeAll
@@ -40,7 +42,8 @@ class EtcdDirectoryTest extends DirectoryContract {
 
   @BeforeEach
   void open() {
-    directory = new EtcdDirectory(TERMS, cluster.endpoints(), prefix);
+    directory =
+        new EtcdDirectory(TERMS, cluster.endpoints(), prefix, new DirectoryMetrics(metrics));
     await()
         .ignoreExceptionsInstanceOf(BerthException.class)
         .until(() -> directory.roster() != null);
@@ -52,6 +55,11 @@ class EtcdDirectoryTest extends DirectoryContract {
   }
 
   @Override
+  Metrics metrics() {
+    return metrics;
+  }
+
+  @Override
   Directory directory() {
     return directory;
   }
@@ -59,7 +67,9 @@ class EtcdDirectoryTest extends DirectoryContract {
   @Test
   void aLeaseIsRoundedUpToWholeSeconds() {
     LeaseTerms terms = new LeaseTerms(Duration.ofMillis(2100), 50);
-    try (EtcdDirectory other = new EtcdDirectory(terms, cluster.endpoints(), prefix)) {
+    try (EtcdDirectory other =
+        new EtcdDirectory(
+            terms, cluster.endpoints(), prefix, new DirectoryMetrics(new Metrics()))) {
       assertThat(other.register(registration("gpu01", "h1:1", "a", 1)).getLease().getSeconds())
           .isEqualTo(3);
     }
@@ -68,7 +78,11 @@ class EtcdDirectoryTest extends DirectoryContract {
   @Test
   void registriesWithOtherPrefixesKnowNothingOfEachOther() {
     try (EtcdDirectory other =
-        new EtcdDirectory(TERMS, cluster.endpoints(), prefix + "-and-more")) {
+        new EtcdDirectory(
+            TERMS,
+            cluster.endpoints(),
+            prefix + "-and-more",
+            new DirectoryMetrics(new Metrics()))) {
       other.register(registration("gpu01", "h1:18812", "a", 1));
       directory.register(registration("gpu01", "h1:18812", "b", 1));
 
@@ -92,7 +106,10 @@ class EtcdDirectoryTest extends DirectoryContract {
   @ParameterizedTest
   @ValueSource(strings = {"https://127.0.0.1:2379", "127.0.0.1:x", "", "http://a b:1"})
   void refusesWhatIsNoEndpoint(String endpoint) {
-    assertThatThrownBy(() -> new EtcdDirectory(TERMS, List.of(endpoint), "/berth/"))
+    assertThatThrownBy(
+            () ->
+                new EtcdDirectory(
+                    TERMS, List.of(endpoint), "/berth/", new DirectoryMetrics(new Metrics())))
         .isInstanceOf(BerthException.class)
         .extracting(e -> ((BerthException) e).reason())
         .isEqualTo(Reason.INVALID);

@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
 import berth.etcd.EtcdCluster;
+import berth.metrics.Metrics;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.HeartbeatResponse;
@@ -360,7 +361,11 @@ class EtcdFailuresTest {
     int member = cluster.follower();
     cluster.kill(member);
     try (EtcdDirectory early =
-        new EtcdDirectory(TERMS, List.of(cluster.endpoint(member)), prefix)) {
+        new EtcdDirectory(
+            TERMS,
+            List.of(cluster.endpoint(member)),
+            prefix,
+            new DirectoryMetrics(new Metrics()))) {
       assertThat(reason(early::roster)).contains(Reason.UNAVAILABLE);
 
       cluster.restart(member);
@@ -376,7 +381,8 @@ class EtcdFailuresTest {
   }
 
   private EtcdDirectory directory(List<String> endpoints) {
-    EtcdDirectory directory = new EtcdDirectory(TERMS, endpoints, prefix);
+    EtcdDirectory directory =
+        new EtcdDirectory(TERMS, endpoints, prefix, new DirectoryMetrics(new Metrics()));
     soon().until(() -> reason(directory::roster).isEmpty());
     return directory;
   }

@@ -3,13 +3,15 @@ package berth.registry.directory;
 import static berth.registry.directory.Servers.registration;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import berth.metrics.Metrics;
 import java.time.Duration;
 import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
 class MemoryDirectoryTest extends DirectoryContract {
-  private final Directory directory = new MemoryDirectory(TERMS);
+  private final Metrics metrics = new Metrics();
+  private final Directory directory = new MemoryDirectory(TERMS, new DirectoryMetrics(metrics));
 
   @AfterEach
   void close() {
@@ -21,10 +23,16 @@ class MemoryDirectoryTest extends DirectoryContract {
     return directory;
   }
 
+  @Override
+  Metrics metrics() {
+    return metrics;
+  }
+
   @Test
   void aLeaseEndsWhenItsTimeIsOver() {
     AtomicLong clock = new AtomicLong();
-    try (MemoryDirectory other = new MemoryDirectory(TERMS, clock::get)) {
+    try (MemoryDirectory other =
+        new MemoryDirectory(TERMS, new DirectoryMetrics(new Metrics()), clock::get)) {
       other.register(registration("gpu01", "h1:18812", "a", 2));
       for (int tenths = 1; tenths < 20; tenths++) {
         pass(clock, other, 100);
@@ -40,7 +48,8 @@ class MemoryDirectoryTest extends DirectoryContract {
   @Test
   void aRegistryThatStoodStillBlamesNobodyForIt() {
     AtomicLong clock = new AtomicLong();
-    try (MemoryDirectory other = new MemoryDirectory(TERMS, clock::get)) {
+    try (MemoryDirectory other =
+        new MemoryDirectory(TERMS, new DirectoryMetrics(new Metrics()), clock::get)) {
       other.register(registration("gpu01", "h1:18812", "a", 2));
 
       pass(clock, other, 60_000);

@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
+import berth.metrics.Metrics;
 import berth.registry.line.TurnLine;
 import berth.rpc.Address;
 import berth.rpc.RpcChannel;
@@ -57,10 +58,13 @@ class RegistryGrpcServiceTest {
 
   private final ExecutorService threads = Executors.newFixedThreadPool(4);
   private final ExecutorService storeThreads = Executors.newFixedThreadPool(4);
+  private final Metrics metrics = new Metrics();
+  private final DirectoryMetrics directoryMetrics = new DirectoryMetrics(metrics);
   private final Directory directory =
-      new MemoryDirectory(new LeaseTerms(Duration.ofMinutes(5), 20_000));
+      new MemoryDirectory(new LeaseTerms(Duration.ofMinutes(5), 20_000), directoryMetrics);
   private final RegistryGrpcService service =
-      new RegistryGrpcService(directory, new TurnLine(System::nanoTime), threads, storeThreads);
+      new RegistryGrpcService(
+          directory, directoryMetrics, new TurnLine(System::nanoTime), threads, storeThreads);
   private final RpcServer server =
       RpcServer.listenOn(new Address("127.0.0.1", 0))
           .service(service)
@@ -97,6 +101,53 @@ class RegistryGrpcServiceTest {
     stream.onNext(heartbeat("gpu01", "a", lease));
     await().atMost(SOON).until(() -> beats.answers.size() == 2);
     assertThat(beats.answers.get(1).getUnknown()).isTrue();
+  }
+
+  @Test
+  void showsWhoIsKnownAndCountsWhatServersSay() {
+    service.reportTo(metrics);
+    assertThat(value("berth_registry_gpus{state=\"unhealthy\"}")).isEqualTo(0);
+    String lease = stub().register(registration("gpu01", "h1:1", "a", 4)).getLeaseId();
+    stub().register(registration("gpu02", "h2:1", "b", 2));
+    Beats beats = new Beats();
+    StreamObserver<HeartbeatRequest> stream =
+        RegistryServiceGrpc.newStub(channel.channel()).heartbeat(beats);
+    stream.onNext(
+        heartbeat("gpu01", "a", lease).toBuilder()
+            .setStatus(status(4, 1).toBuilder().setDraining(true))
+            .build());
+    stream.onNext(heartbeat("gpu09", "x", lease));
+    await().atMost(SOON).until(() -> beats.answers.size() == 2);
+
+    assertThat(value("berth_registry_registrations_total")).isEqualTo(2);
+    assertThat(value("berth_registry_heartbeats_total{outcome=\"known\"}")).isEqualTo(1);
+    assertThat(value("berth_registry_heartbeats_total{outcome=\"unknown\"}")).isEqualTo(1);
+    assertThat(value("berth_registry_servers{state=\"serving\"}")).isEqualTo(1);
+    assertThat(value("berth_registry_servers{state=\"draining\"}")).isEqualTo(1);
+    assertThat(value("berth_registry_servers{state=\"troubled\"}")).isEqualTo(0);
+    assertThat(value("berth_registry_gpus{state=\"free\"}")).isEqualTo(3);
+    assertThat(value("berth_registry_gpus{state=\"reserved\"}")).isEqualTo(3);
+    assertThat(value("berth_registry_server_gpus{server=\"gpu01\",state=\"reserved\"}"))
+        .isEqualTo(3);
+    assertThat(value("berth_registry_server_gpus{server=\"gpu02\",state=\"locked\"}")).isEqualTo(0);
+  }
+
+  @Test
+  void showsHowManyWatchAndStandInLine() {
+    service.reportTo(metrics);
+    assertThat(value("berth_registry_watchers")).isEqualTo(0);
+    Iterator<WatchServersResponse> watch =
+        stub().watchServers(WatchServersRequest.getDefaultInstance());
+    watch.next();
+    Iterator<AwaitTurnResponse> turn =
+        stub().awaitTurn(AwaitTurnRequest.newBuilder().addServers("gpu01").build());
+    turn.next();
+    assertThat(value("berth_registry_watchers")).isEqualTo(1);
+    assertThat(value("berth_registry_line_length")).isEqualTo(1);
+  }
+
+  private double value(String series) {
+    return ShownMetrics.value(metrics, series);
   }
 
   @Test

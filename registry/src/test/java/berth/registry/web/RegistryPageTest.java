@@ -4,7 +4,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
 import berth.http.HttpServer;
+import berth.metrics.Metrics;
 import berth.registry.directory.Directory;
+import berth.registry.directory.DirectoryMetrics;
 import berth.registry.directory.LeaseTerms;
 import berth.registry.directory.MemoryDirectory;
 import berth.rpc.Address;
@@ -68,7 +70,8 @@ class RegistryPageTest {
           Duration.ofMillis(20), Duration.ofMillis(50), Duration.ofHours(1), Duration.ofMillis(20));
 
   private final Directory directory =
-      new MemoryDirectory(new LeaseTerms(Duration.ofMinutes(5), 1000));
+      new MemoryDirectory(
+          new LeaseTerms(Duration.ofMinutes(5), 1000), new DirectoryMetrics(new Metrics()));
   private final FakeBerthd gpu01 = new FakeBerthd("gpu01");
   private final HttpClient client = HttpClient.newHttpClient();
   private RegistryPage page = new RegistryPage("lab", directory::roster, false, QUICK);

@@ -1,5 +1,6 @@
 package berth.server.cluster;
 
+import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
@@ -142,9 +143,10 @@ public final class Clusters implements AutoCloseable {
    * @param unpack puts the files of the bundle with the given digest into a folder
    * @throws BerthException if the state folder cannot be used
    */
-  public static Clusters open(Settings settings, BiConsumer<String, Path> unpack) {
+  public static Clusters open(Settings settings, BiConsumer<String, Path> unpack, Metrics metrics) {
     Clusters opened = new Clusters(settings, unpack);
     opened.recover();
+    ClusterMetrics.report(opened::all, metrics);
     Timing timing = settings.timing;
     opened.supervising.scheduleWithFixedDelay(
         opened::supervise, 0, timing.look.toMillis(), TimeUnit.MILLISECONDS);

@@ -1,5 +1,6 @@
 package berth.server.gpu;
 
+import berth.metrics.Metrics;
 import java.time.Clock;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -102,6 +103,11 @@ public final class GpuMonitor implements AutoCloseable {
     monitor.sampler.start();
     monitor.watchdog.start();
     return monitor;
+  }
+
+  /** Shows what the newest sample says among these metrics from now on. */
+  public void reportTo(Metrics metrics) {
+    GpuMetrics.report(this, metrics);
   }
 
   public GpuSample newest() {

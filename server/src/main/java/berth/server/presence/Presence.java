@@ -1,5 +1,6 @@
 package berth.server.presence;
 
+import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
@@ -63,6 +64,7 @@ public final class Presence implements AutoCloseable {
   private final Supplier<List<Address>> registries;
   private final AdvertisedAddress advertised;
   private final SelfReport self;
+  private final PresenceMetrics metrics;
   private final String instance = UUID.randomUUID().toString();
   private final Thread thread = new Thread(this::run, "presence");
 
@@ -108,16 +110,17 @@ public final class Presence implements AutoCloseable {
     }
   }
 
-  private Presence(Settings settings, SelfReport self) {
+  private Presence(Settings settings, SelfReport self, Metrics metrics) {
     this.registries = settings.registries;
     this.advertised = new AdvertisedAddress(settings.advertised, settings.listening);
     this.self = self;
+    this.metrics = new PresenceMetrics(metrics);
     thread.setDaemon(true);
   }
 
   public static Presence start(
-      Settings settings, GpuMonitor gpus, Reservations reservations, Runs runs) {
-    return start(settings, MachineMemory.ofThisMachine(), gpus, reservations, runs);
+      Settings settings, GpuMonitor gpus, Reservations reservations, Runs runs, Metrics metrics) {
+    return start(settings, MachineMemory.ofThisMachine(), gpus, reservations, runs, metrics);
   }
 
   static Presence start(
@@ -125,9 +128,11 @@ public final class Presence implements AutoCloseable {
       MachineMemory memory,
       GpuMonitor gpus,
       Reservations reservations,
-      Runs runs) {
+      Runs runs,
+      Metrics metrics) {
     Presence presence =
-        new Presence(settings, new SelfReport(settings.info, memory, gpus, reservations, runs));
+        new Presence(
+            settings, new SelfReport(settings.info, memory, gpus, reservations, runs), metrics);
     presence.thread.start();
     return presence;
   }
@@ -254,6 +259,7 @@ public final class Presence implements AutoCloseable {
     generation = answer.getGeneration();
     registration = Optional.of(new Registration(Terms.of(answer), address, info, status));
     lastTrouble = "";
+    metrics.registered();
     log.info("registered with the {} as {} at {}", replica.peer(), self.name(), address);
   }
 
@@ -278,8 +284,9 @@ public final class Presence implements AutoCloseable {
           if (newStatus) {
             beat.setStatus(status);
           }
-          HeartbeatResponse answer = heartbeats.beat(beat.build(), known.terms.timeout);
+          HeartbeatResponse answer = beat(heartbeats, beat.build(), known.terms.timeout);
           if (!answer.getKnown()) {
+            metrics.leaseLost(answer.hasReplacedBy());
             registration = Optional.empty();
             if (answer.hasReplacedBy()) {
               trouble(
@@ -300,6 +307,20 @@ public final class Presence implements AutoCloseable {
         due = System.nanoTime() - lastBeat + LOOK.toNanos() > known.terms.interval.toNanos();
       }
     }
+  }
+
+  private HeartbeatResponse beat(
+      PresenceClient.Heartbeats heartbeats, HeartbeatRequest request, Duration timeout)
+      throws InterruptedException {
+    HeartbeatResponse answer;
+    try {
+      answer = heartbeats.beat(request, timeout);
+    } catch (BerthException e) {
+      metrics.heartbeatFailed();
+      throw e;
+    }
+    metrics.heartbeatAnswered();
+    return answer;
   }
 
   private HeartbeatRequest.Builder heartbeat(Terms terms) {
@@ -326,6 +347,7 @@ public final class Presence implements AutoCloseable {
 
   // Once, however often it happens in a row.
   private void trouble(String what) {
+    metrics.away();
     // A registry's own words may be anything.
     String clean = what.replaceAll("\\p{Cntrl}", "?");
     String message = clean.length() <= MAX_MESSAGE ? clean : clean.substring(0, MAX_MESSAGE);

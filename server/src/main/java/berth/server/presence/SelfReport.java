@@ -14,7 +14,6 @@ import berth.v1.GpuStatus;
 import berth.v1.ServerInfo;
 import berth.v1.ServerStatus;
 import java.time.Duration;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
@@ -134,32 +133,28 @@ final class SelfReport implements AutoCloseable {
             .setFreeMemoryBytes(memory.free())
             .setRunCount(load.unfinished().size())
             .addAllRunIds(first(load.unfinished()));
-    Map<Integer, GpuState> taken = taken(overview);
+    Map<Integer, Overview.Use> uses = overview.uses();
     for (Gpu gpu : sample.gpus()) {
-      status.addGpus(status(gpu, taken.getOrDefault(gpu.index(), GpuState.GPU_STATE_FREE)));
+      status.addGpus(status(gpu, uses.getOrDefault(gpu.index(), Overview.Use.FREE)));
     }
     return status.build();
   }
 
-  private static Map<Integer, GpuState> taken(Overview overview) {
-    Map<Integer, GpuState> taken = new HashMap<>();
-    overview.unreservedUse().forEach(use -> taken.put(use.index(), GpuState.GPU_STATE_USED));
-    overview.lockedByOthers().forEach(lock -> taken.put(lock.index(), GpuState.GPU_STATE_LOCKED));
-    overview.gathered().forEach(index -> taken.put(index, GpuState.GPU_STATE_RESERVED));
-    overview
-        .reservations()
-        .forEach(
-            held ->
-                held.gpus().forEach(gpu -> taken.put(gpu.index(), GpuState.GPU_STATE_RESERVED)));
-    return taken;
+  private static GpuState state(Overview.Use use) {
+    return switch (use) {
+      case FREE -> GpuState.GPU_STATE_FREE;
+      case RESERVED -> GpuState.GPU_STATE_RESERVED;
+      case LOCKED -> GpuState.GPU_STATE_LOCKED;
+      case USED -> GpuState.GPU_STATE_USED;
+    };
   }
 
-  private static GpuStatus status(Gpu gpu, GpuState state) {
+  private static GpuStatus status(Gpu gpu, Overview.Use use) {
     GpuHealth health = gpu.health();
     long free = gpu.memory().map(Gpu.Memory::free).orElse(0L);
     return GpuStatus.newBuilder()
         .setIndex(gpu.index())
-        .setState(health.healthy() ? state : GpuState.GPU_STATE_UNHEALTHY)
+        .setState(health.healthy() ? state(use) : GpuState.GPU_STATE_UNHEALTHY)
         .setReason(health.reason())
         .setFreeMemoryBytes(free / MEMORY_STEP * MEMORY_STEP)
         .build();

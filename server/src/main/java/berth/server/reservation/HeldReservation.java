@@ -311,6 +311,11 @@ final class HeldReservation {
     older.kill();
   }
 
+  /** Whether its own time is over, though runs may still use it. */
+  boolean ending() {
+    return ending;
+  }
+
   /** Its own time is over, but runs still use it: tells them, and is free when they have ended. */
   void endWithRuns() {
     if (!ending) {

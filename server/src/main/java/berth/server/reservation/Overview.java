@@ -1,7 +1,9 @@
 package berth.server.reservation;
 
 import java.time.Instant;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.OptionalInt;
 
 /**
@@ -17,6 +19,17 @@ public record Overview(
     List<Integer> gathered,
     boolean draining) {
 
+  /** What a GPU is used for. */
+  public enum Use {
+    FREE,
+    /** By a reservation of this server, or by one that gathers its GPUs. */
+    RESERVED,
+    /** By the lock of somebody else. */
+    LOCKED,
+    /** By processes that have not reserved it. */
+    USED
+  }
+
   /** A request in the line. */
   public record Waiting(ReservationRequest request, Instant since) {}
 
@@ -25,4 +38,14 @@ public record Overview(
 
   /** A GPU that is used although nobody has locked it. */
   public record UnreservedUse(int index, String uuid, List<Integer> pids) {}
+
+  /** The GPUs that are not free, by index. */
+  public Map<Integer, Use> uses() {
+    Map<Integer, Use> uses = new HashMap<>();
+    unreservedUse.forEach(use -> uses.put(use.index(), Use.USED));
+    lockedByOthers.forEach(lock -> uses.put(lock.index(), Use.LOCKED));
+    gathered.forEach(index -> uses.put(index, Use.RESERVED));
+    reservations.forEach(held -> held.gpus().forEach(gpu -> uses.put(gpu.index(), Use.RESERVED)));
+    return uses;
+  }
 }

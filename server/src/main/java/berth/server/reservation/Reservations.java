@@ -1,5 +1,6 @@
 package berth.server.reservation;
 
+import berth.metrics.Metrics;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.gpu.Gpu;
@@ -60,6 +61,7 @@ public final class Reservations implements AutoCloseable {
   private final ReservationStore store;
   private final LongSupplier nanoClock;
   private final Clock wallClock;
+  private final ReservationMetrics metrics;
   private final SecureRandom random = new SecureRandom();
   private final ScheduledThreadPoolExecutor timer =
       new ScheduledThreadPoolExecutor(1, daemonThreads("reservation-timer"));
@@ -69,7 +71,11 @@ public final class Reservations implements AutoCloseable {
   private boolean closed;
 
   private Reservations(
-      Settings settings, GpuMonitor gpus, LongSupplier nanoClock, Clock wallClock) {
+      Settings settings,
+      GpuMonitor gpus,
+      Metrics metrics,
+      LongSupplier nanoClock,
+      Clock wallClock) {
     this.serverName = settings.serverName;
     this.gpus = gpus;
     this.folder = new LockFolder(settings.lockFolder);
@@ -81,6 +87,11 @@ public final class Reservations implements AutoCloseable {
     this.protocol = new LockProtocol(folder, gpus, settings.ignoreStrangers);
     this.line = new WaitingLine(this, protocol, timer, this::grant);
     timer.setRemoveOnCancelPolicy(true);
+    this.metrics =
+        new ReservationMetrics(
+            metrics,
+            readings ->
+                ReservationMetrics.read(overview(), gpus.newest(), wallClock.instant(), readings));
   }
 
   /**
@@ -88,9 +99,9 @@ public final class Reservations implements AutoCloseable {
    *
    * @throws BerthException if the lock folder or the state folder cannot be used
    */
-  public static Reservations open(Settings settings, GpuMonitor gpus) {
+  public static Reservations open(Settings settings, GpuMonitor gpus, Metrics metrics) {
     Reservations reservations =
-        new Reservations(settings, gpus, System::nanoTime, Clock.systemUTC());
+        new Reservations(settings, gpus, metrics, System::nanoTime, Clock.systemUTC());
     reservations.recover();
     reservations.line.start();
     return reservations;
@@ -126,7 +137,8 @@ public final class Reservations implements AutoCloseable {
       }
       pending =
           line.rejoin(request.requestId(), listener)
-              .orElseGet(() -> line.join(request, listener, wallClock.instant()));
+              .orElseGet(
+                  () -> line.join(request, listener, wallClock.instant(), nanoClock.getAsLong()));
     }
     return () -> leave(pending, listener);
   }
@@ -178,7 +190,7 @@ public final class Reservations implements AutoCloseable {
             Reason.CONFLICT,
             id + " is used by " + String.join(", ", runs) + "; it is free when that has ended");
       }
-      end(id, "released");
+      end(id, Ending.RELEASED);
     }
   }
 
@@ -215,7 +227,7 @@ public final class Reservations implements AutoCloseable {
   synchronized void unhold(String id, String runId) {
     HeldReservation reservation = held.get(id);
     if (reservation != null && reservation.unhold(runId)) {
-      free(reservation, "its run has ended");
+      free(reservation, Ending.RUN_ENDED);
     }
   }
 
@@ -274,7 +286,7 @@ public final class Reservations implements AutoCloseable {
       line.refuseAll(stopping());
       for (HeldReservation reservation : List.copyOf(held.values())) {
         if (reservation.keeper().isEmpty() && !reservation.held()) {
-          end(reservation.reservation().id(), "the server stops");
+          end(reservation.reservation().id(), Ending.SERVER_STOPPED);
         }
       }
       line.close();
@@ -293,6 +305,7 @@ public final class Reservations implements AutoCloseable {
     HeldReservation reservation;
     try {
       reservation = hold(pending.request(), Optional.of(taken));
+      metrics.granted(nanoClock.getAsLong() - pending.sinceNanos());
     } catch (RuntimeException e) {
       taken.close();
       throw e;
@@ -301,7 +314,7 @@ public final class Reservations implements AutoCloseable {
       String id = reservation.reservation().id();
       line.served(pending, id);
       if (pending.gone()) {
-        free(reservation, "its caller has gone");
+        free(reservation, Ending.CALLER_GONE);
         return;
       }
       reservation.listen(pending.listener());
@@ -313,12 +326,18 @@ public final class Reservations implements AutoCloseable {
       ReservationRequest request, ReservationListener listener) {
     synchronized (this) {
       refuseIfNotServing();
-      HeldReservation granted =
-          known(request.requestId()).orElseGet(() -> hold(request, Optional.empty()));
+      HeldReservation granted = known(request.requestId()).orElseGet(() -> grantPorts(request));
       granted.listen(listener);
       listener.granted(granted.reservation());
       return granted;
     }
+  }
+
+  // Nobody waits for ports.
+  private HeldReservation grantPorts(ReservationRequest request) {
+    HeldReservation granted = hold(request, Optional.empty());
+    metrics.granted(0);
+    return granted;
   }
 
   private HeldReservation hold(ReservationRequest request, Optional<HeldGpus> taken) {
@@ -397,7 +416,12 @@ public final class Reservations implements AutoCloseable {
       log.warn("the keeper of {} has ended too early; started another", id);
       watch(reservation);
     } else {
-      end(id, tooEarly ? "somebody killed its keeper" : "its process has ended");
+      end(
+          id,
+          tooEarly
+              ? Ending.KEEPER_KILLED
+              // One for a time ends as soon as its lease, and is heard of in either order.
+              : kept.process().isPresent() ? Ending.PROCESS_ENDED : Ending.EXPIRED);
     }
   }
 
@@ -429,18 +453,19 @@ public final class Reservations implements AutoCloseable {
             .expires()
             .map(expiry -> nanoClock.getAsLong() - expiry.nanos() >= 0)
             .orElse(false)) {
-      end(id, "its lease is over");
+      end(id, Ending.EXPIRED);
     }
   }
 
   // Call with the lock.
-  private void end(String id, String why) {
+  private void end(String id, Ending why) {
     HeldReservation reservation = held.get(id);
     if (reservation == null) {
       return;
     }
     if (reservation.held()) {
       log.info("{} has ended: {}; runs still use it", id, why);
+      count(reservation, why);
       reservation.endWithRuns();
     } else {
       free(reservation, why);
@@ -448,11 +473,20 @@ public final class Reservations implements AutoCloseable {
   }
 
   // Call with the lock.
-  private void free(HeldReservation reservation, String why) {
+  private void free(HeldReservation reservation, Ending why) {
     String id = reservation.reservation().id();
     held.remove(id);
+    // First, for those who look as soon as they are told of the end.
+    count(reservation, why);
     reservation.free(protocol);
     log.info("{} has ended: {}", id, why);
+  }
+
+  // Each one once: what ended it is what came first, though runs may have kept it for longer.
+  private void count(HeldReservation reservation, Ending why) {
+    if (!reservation.ending()) {
+      metrics.ended(why);
+    }
   }
 
   private HeldReservation find(String id) {
@@ -472,7 +506,7 @@ public final class Reservations implements AutoCloseable {
   private void callerOf(ReservationRequest request, String id) {
     if (request.lifetime() instanceof Lifetime.OfStream) {
       synchronized (this) {
-        end(id, "its caller has gone");
+        end(id, Ending.CALLER_GONE);
       }
     }
   }

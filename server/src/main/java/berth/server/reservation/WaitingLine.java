@@ -35,17 +35,23 @@ final class WaitingLine {
     private final ReservationRequest request;
     private final Claim claim;
     private final Instant since;
+    private final long sinceNanos;
     private ReservationListener listener;
     private int told;
     private String granted;
     private boolean gone;
 
     private Pending(
-        ReservationRequest request, Claim claim, ReservationListener listener, Instant since) {
+        ReservationRequest request,
+        Claim claim,
+        ReservationListener listener,
+        Instant since,
+        long sinceNanos) {
       this.request = request;
       this.claim = claim;
       this.listener = listener;
       this.since = since;
+      this.sinceNanos = sinceNanos;
     }
 
     ReservationRequest request() {
@@ -54,6 +60,11 @@ final class WaitingLine {
 
     ReservationListener listener() {
       return listener;
+    }
+
+    /** When it came, on the machine's monotonic clock. */
+    long sinceNanos() {
+      return sinceNanos;
     }
 
     /** Whether the caller left before it was served. */
@@ -88,9 +99,10 @@ final class WaitingLine {
   }
 
   /** Takes a place at the end. */
-  Pending join(ReservationRequest request, ReservationListener listener, Instant now) {
+  Pending join(
+      ReservationRequest request, ReservationListener listener, Instant now, long nowNanos) {
     Claim claim = new Claim(protocol, request.gpus().orElseThrow());
-    Pending pending = new Pending(request, claim, listener, now);
+    Pending pending = new Pending(request, claim, listener, now, nowNanos);
     line.add(pending);
     lock.notifyAll();
     limitWait(pending);

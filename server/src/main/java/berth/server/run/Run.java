@@ -68,6 +68,7 @@ final class Run {
   private volatile RunSpec spec;
   private final RunFolder folder;
   private final boolean sameBoot;
+  private final OptionalLong acceptedNanos;
   private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
   private final List<Future<?>> timers = new ArrayList<>();
   private final CompletableFuture<Void> cleaned = new CompletableFuture<>();
@@ -86,6 +87,8 @@ final class Run {
   private Optional<Started> seenToRun = Optional.empty();
   private Runnable leaveQueue = () -> {};
   private Runnable unattend = () -> {};
+  private long inLineNanos;
+  private long countedOutput;
   private OptionalLong exitNanos = OptionalLong.empty();
   private boolean ending;
   private volatile boolean forced;
@@ -95,13 +98,21 @@ final class Run {
 
   /**
    * @param sameBoot false for a run that a reboot of the machine has ended
+   * @param acceptedNanos when this process accepted it; empty if an earlier one did
    */
-  Run(RunParts parts, RunSpec spec, RunFolder folder, RunRecord record, boolean sameBoot) {
+  Run(
+      RunParts parts,
+      RunSpec spec,
+      RunFolder folder,
+      RunRecord record,
+      boolean sameBoot,
+      OptionalLong acceptedNanos) {
     this.parts = parts;
     this.spec = record.phase() == Phase.CLEANED ? spec.withoutContent() : spec;
     this.folder = folder;
     this.record = record;
     this.sameBoot = sameBoot;
+    this.acceptedNanos = acceptedNanos;
     if (record.phase() == Phase.CLEANED) {
       cleaned.complete(null);
     }
@@ -266,7 +277,9 @@ final class Run {
       if (!record.phase().isAtLeast(Phase.ENDED)) {
         Ended end;
         try {
+          long asked = System.nanoTime();
           hold = reserve();
+          inLineNanos = System.nanoTime() - asked;
           if (hold.isPresent()) {
             // Early enough, so that a short run need not wait for a sample at its end.
             unattend = parts.gpus().attend();
@@ -444,6 +457,7 @@ final class Run {
   private void launch(Optional<RunHold> hold) throws InterruptedException {
     synchronized (this) {
       spool = Optional.of(new Spool(folder, parts.spoolWatch()));
+      countedOutput = spool.get().total();
     }
     spool.get().listen(this::grown);
     spool.get().follow();
@@ -498,12 +512,18 @@ final class Run {
     synchronized (this) {
       save(record.running(started(running, launch.limits().time())));
     }
+    acceptedNanos.ifPresent(
+        accepted ->
+            parts
+                .metrics()
+                .started(record.started().orElseThrow().nanos() - accepted - inLineNanos));
     changed();
   }
 
   // The engine says late that a program runs: what it prints proves it.
   private void grown() {
     synchronized (this) {
+      countOutput();
       if (seenToRun.isEmpty()
           && record.phase() == Phase.LAUNCHING
           && spool.map(Spool::total).orElse(0L) > 0) {
@@ -511,6 +531,13 @@ final class Run {
       }
     }
     changed();
+  }
+
+  // Call with the lock.
+  private void countOutput() {
+    long total = spool.map(Spool::total).orElse(countedOutput);
+    parts.metrics().printed(total - countedOutput);
+    countedOutput = total;
   }
 
   private Started started(Running running, Optional<Duration> timeLimit) {
@@ -673,7 +700,9 @@ final class Run {
                   end.at(),
                   output)));
       abandonment.ifPresent(timer -> timer.cancel(false));
+      countOutput();
     }
+    parts.metrics().ended(end);
     log.info(
         "{} of {} has ended: {}{}{}",
         record.id(),

@@ -26,6 +26,7 @@ record RunParts(
     Duration callerGrace,
     long outputLimit,
     LeftOnGpus leftOnGpus,
+    RunMetrics metrics,
     BooleanSupplier stopping) {
 
   /** Whether this process is about to end, and runs are left to the next. */

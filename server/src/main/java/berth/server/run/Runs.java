@@ -1,5 +1,6 @@
 package berth.server.run;
 
+import berth.metrics.Metrics;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.gpu.GpuMonitor;
@@ -21,6 +22,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalLong;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
@@ -77,7 +79,12 @@ public final class Runs implements AutoCloseable {
   private final RuntimeHealth health;
   private volatile boolean closed;
 
-  private Runs(Settings settings, Reservations reservations, GpuMonitor gpus, Runtime runtime) {
+  private Runs(
+      Settings settings,
+      Reservations reservations,
+      GpuMonitor gpus,
+      Runtime runtime,
+      Metrics metrics) {
     this.serverName = settings.serverName;
     this.health = new RuntimeHealth(runtime);
     this.retention = settings.retention;
@@ -104,6 +111,7 @@ public final class Runs implements AutoCloseable {
             settings.callerGrace,
             settings.outputLimit,
             new LeftOnGpus(gpus, settings.ignoreStrangers),
+            new RunMetrics(metrics),
             () -> closed);
   }
 
@@ -127,9 +135,11 @@ public final class Runs implements AutoCloseable {
       Reservations reservations,
       GpuMonitor gpus,
       Runtime runtime,
-      Function<byte[], RunSpec> readSpec) {
-    Runs opened = new Runs(settings, reservations, gpus, runtime);
+      Function<byte[], RunSpec> readSpec,
+      Metrics metrics) {
+    Runs opened = new Runs(settings, reservations, gpus, runtime, metrics);
     opened.recover(readSpec);
+    RunMetrics.report(opened, settings.stateFolder, metrics);
     opened
         .parts
         .timer()
@@ -188,9 +198,10 @@ public final class Runs implements AutoCloseable {
               clock.instant(),
               spec.holdsSomething() ? RunRecord.Phase.QUEUED : RunRecord.Phase.PREPARING);
       parts.store().add(record, request);
-      run = new Run(parts, spec, folder, record, true);
+      run = new Run(parts, spec, folder, record, true, OptionalLong.of(System.nanoTime()));
       runs.put(id, run);
     }
+    parts.metrics().accepted();
     log.info("{} accepted from {}", id, spec.owner());
     return run;
   }
@@ -331,7 +342,8 @@ public final class Runs implements AutoCloseable {
         continue;
       }
       RunRecord record = stored.record();
-      Run run = new Run(parts, spec, stored.folder(), record, stored.sameBoot());
+      Run run =
+          new Run(parts, spec, stored.folder(), record, stored.sameBoot(), OptionalLong.empty());
       runs.put(run.id(), run);
       if (record.phase() != RunRecord.Phase.CLEANED) {
         log.info("{} of {} goes on: {}", run.id(), spec.owner(), record.phase());

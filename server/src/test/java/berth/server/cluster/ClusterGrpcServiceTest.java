@@ -1,10 +1,12 @@
 package berth.server.cluster;
 
+import static berth.server.ShownMetrics.value;
 import static berth.server.cluster.Machine.PATIENCE;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
+import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
@@ -93,6 +95,24 @@ class ClusterGrpcServiceTest {
     assertThat(Path.of("/proc/" + pid + "/fd/0").toRealPath()).isEqualTo(Path.of("/dev/null"));
     String[] stat = Files.readString(Path.of("/proc/" + pid + "/stat")).split(" ");
     assertThat(stat[5]).as("its session").isEqualTo("" + pid);
+  }
+
+  @Test
+  void showsTheClustersByPhase() throws Exception {
+    String id = start(request("line", "await go; " + OBEDIENT));
+    assertThat(inPhase("submitted")).isEqualTo(1);
+    Files.createFile(machine.folderOf(id).resolve("go"));
+    awaitPhase(id, ClusterPhase.CLUSTER_PHASE_RUNNING);
+    assertThat(inPhase("running")).isEqualTo(1);
+    assertThat(inPhase("submitted")).isEqualTo(0);
+    machine.stub().cancelCluster(CancelClusterRequest.newBuilder().setClusterId(id).build());
+    awaitPhase(id, ClusterPhase.CLUSTER_PHASE_ENDED);
+    assertThat(inPhase("ended")).isEqualTo(1);
+    assertThat(inPhase("running")).isEqualTo(0);
+  }
+
+  private double inPhase(String phase) {
+    return value(machine.metrics(), "berth_clusters{phase=\"" + phase + "\"}");
   }
 
   @Test
@@ -336,7 +356,7 @@ class ClusterGrpcServiceTest {
       Clusters.Settings settings =
           new Clusters.Settings(
               "gpu02", state, command, () -> List.copyOf(machine.registries()), Machine.FAST);
-      try (Clusters clusters = Clusters.open(settings, (digest, into) -> {})) {
+      try (Clusters clusters = Clusters.open(settings, (digest, into) -> {}, new Metrics())) {
         assertThatThrownBy(() -> clusters.start(named("line").setBundle(bundle).build()))
             .isInstanceOfSatisfying(
                 BerthException.class,

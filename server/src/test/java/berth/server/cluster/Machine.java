@@ -2,6 +2,7 @@ package berth.server.cluster;
 
 import static org.awaitility.Awaitility.await;
 
+import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.RpcChannel;
 import berth.rpc.RpcServer;
@@ -75,6 +76,7 @@ final class Machine implements AutoCloseable {
   private final Path script;
   private final GpuMonitor gpus;
   private final List<Address> registries = new ArrayList<>(List.of(new Address("reg1", 18811)));
+  private Metrics metrics;
   private Reservations reservations;
   private Runs runs;
   private Clusters clusters;
@@ -100,10 +102,16 @@ final class Machine implements AutoCloseable {
     start();
   }
 
+  /** Those since the last start. */
+  Metrics metrics() {
+    return metrics;
+  }
+
   void start() {
+    metrics = new Metrics();
     reservations =
         Reservations.open(
-            new Reservations.Settings(NAME, locks, state, "20000-20999", false), gpus);
+            new Reservations.Settings(NAME, locks, state, "20000-20999", false), gpus, metrics);
     runs =
         Runs.open(
             new Runs.Settings(
@@ -119,11 +127,13 @@ final class Machine implements AutoCloseable {
             reservations,
             gpus,
             new ProcessRuntime(id -> Runs.folder(state, id)),
-            RunMessages::spec);
+            RunMessages::spec,
+            metrics);
     clusters =
         Clusters.open(
             new Clusters.Settings(NAME, state, command(), () -> List.copyOf(registries), FAST),
-            runs::unpackBundle);
+            runs::unpackBundle,
+            metrics);
     ClusterGrpcService service = new ClusterGrpcService(clusters);
     server =
         RpcServer.listenOn(new Address("127.0.0.1", 0))

@@ -1,8 +1,10 @@
 package berth.server.presence;
 
+import static berth.server.ShownMetrics.value;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
+import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
@@ -41,6 +43,7 @@ class PresenceTest {
   private ProcessRuntime runtime;
   private Runs runs;
   private Presence presence;
+  private final Metrics metrics = new Metrics();
   private final FakeRegistry registry = new FakeRegistry();
   private final FakeRegistry other = new FakeRegistry();
   private volatile List<Address> found = List.of();
@@ -60,7 +63,7 @@ class PresenceTest {
     Path state = folder.resolve("state");
     reservations =
         Reservations.open(
-            new Reservations.Settings("gpu01", locks, state, "20000-20999", false), gpus);
+            new Reservations.Settings("gpu01", locks, state, "20000-20999", false), gpus, metrics);
     runtime = new ProcessRuntime(id -> Runs.folder(state, id));
     runs =
         Runs.open(
@@ -77,7 +80,8 @@ class PresenceTest {
             reservations,
             gpus,
             runtime,
-            RunMessages::spec);
+            RunMessages::spec,
+            metrics);
   }
 
   @AfterEach
@@ -146,6 +150,42 @@ class PresenceTest {
     RegisterRequest again = awaitRegistration(registry, 2);
     assertThat(again.getGeneration()).isEqualTo(7);
     assertThat(again.getInstance()).isEqualTo(registry.registrations.get(0).getInstance());
+  }
+
+  @Test
+  void showsWhetherItIsRegisteredAndCountsWhatFails() {
+    start(registry);
+    await().atMost(PATIENCE).until(() -> value(metrics, "berth_presence_registered") == 1);
+    await().atMost(PATIENCE).until(() -> heartbeats("answered") >= 1);
+    assertThat(heartbeats("failed")).isEqualTo(0);
+
+    registry.silent = true;
+
+    await().atMost(PATIENCE).until(() -> value(metrics, "berth_presence_registered") == 0);
+    assertThat(heartbeats("failed")).isGreaterThanOrEqualTo(1);
+    registry.silent = false;
+    await().atMost(PATIENCE).until(() -> value(metrics, "berth_presence_registered") == 1);
+    assertThat(leasesLost("forgotten")).isEqualTo(0);
+  }
+
+  @Test
+  void countsTheLeasesThatItLost() {
+    start(registry);
+    awaitRegistration(registry, 1);
+    registry.answer = HeartbeatResponse.newBuilder().setUnknown(true).build();
+    await().atMost(PATIENCE).until(() -> leasesLost("forgotten") >= 1);
+    assertThat(leasesLost("replaced")).isEqualTo(0);
+    registry.answer = HeartbeatResponse.newBuilder().setReplacedBy("gpu01 at other:1").build();
+    await().atMost(PATIENCE).until(() -> leasesLost("replaced") >= 1);
+    assertThat(value(metrics, "berth_presence_registered")).isEqualTo(0);
+  }
+
+  private double heartbeats(String outcome) {
+    return value(metrics, "berth_presence_heartbeats_total{outcome=\"" + outcome + "\"}");
+  }
+
+  private double leasesLost(String reason) {
+    return value(metrics, "berth_presence_leases_lost_total{reason=\"" + reason + "\"}");
   }
 
   @Test
@@ -218,7 +258,8 @@ class PresenceTest {
             new MachineMemory(folder.resolve("meminfo")),
             gpus,
             reservations,
-            runs);
+            runs,
+            metrics);
   }
 
   private RegisterRequest awaitRegistration(FakeRegistry from, int count) {

@@ -1,5 +1,6 @@
 package berth.server.reservation;
 
+import berth.metrics.Metrics;
 import berth.rpc.BerthException;
 import berth.server.gpu.GpuMonitor;
 import berth.server.reservation.Reservation.Owner;
@@ -27,6 +28,7 @@ final class Box implements AutoCloseable {
   private final Path states;
   private final Path description;
   private final GpuMonitor gpus;
+  private Metrics metrics;
   private final List<Reservations> daemons = new ArrayList<>();
   private final AtomicInteger names = new AtomicInteger();
 
@@ -73,6 +75,11 @@ final class Box implements AutoCloseable {
     return locks.resolve("tmp_lock_sysgpus");
   }
 
+  /** Those of the daemon that was opened last. */
+  Metrics metrics() {
+    return metrics;
+  }
+
   GpuMonitor monitor() {
     return gpus;
   }
@@ -82,9 +89,12 @@ final class Box implements AutoCloseable {
   }
 
   Reservations daemon(String name, String ports) {
+    metrics = new Metrics();
     Reservations daemon =
         Reservations.open(
-            new Reservations.Settings(name, locks, states.resolve(name), ports, false), gpus);
+            new Reservations.Settings(name, locks, states.resolve(name), ports, false),
+            gpus,
+            metrics);
     daemons.add(daemon);
     return daemon;
   }

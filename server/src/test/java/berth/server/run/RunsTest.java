@@ -1,9 +1,11 @@
 package berth.server.run;
 
+import static berth.server.ShownMetrics.value;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
+import berth.metrics.Metrics;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.gpu.GpuMonitor;
@@ -47,6 +49,7 @@ class RunsTest {
   private GpuMonitor gpus;
   private Reservations reservations;
   private Runs runs;
+  private Metrics metrics;
 
   @BeforeEach
   void open() throws Exception {
@@ -384,13 +387,79 @@ class RunsTest {
     }
   }
 
+  @Test
+  void showsHowManyRunAndWaitAndCountsHowTheyEnd() {
+    Path gate = folder.resolve("gate");
+    Run first = submit("echo hello; while [ ! -e " + gate + " ]; do sleep 0.05; done; exit 3");
+    awaitPhase(first, Phase.RUNNING);
+    Run second = submit("true");
+    await().atMost(PATIENCE).until(() -> second.view().ahead().isPresent());
+    assertThat(value(metrics, "berth_runs{phase=\"running\"}")).isEqualTo(1);
+    assertThat(value(metrics, "berth_runs{phase=\"queued\"}")).isEqualTo(1);
+    assertThat(value(metrics, "berth_runs_held_back")).isEqualTo(0);
+
+    touch(gate);
+    end(first);
+    end(second);
+
+    assertThat(value(metrics, "berth_runs{phase=\"running\"}")).isEqualTo(0);
+    assertThat(value(metrics, "berth_runs_accepted_total")).isEqualTo(2);
+    assertThat(value(metrics, "berth_runs_ended_total{reason=\"failed\"}")).isEqualTo(1);
+    assertThat(value(metrics, "berth_runs_ended_total{reason=\"finished\"}")).isEqualTo(1);
+    assertThat(value(metrics, "berth_runs_ended_total{reason=\"start_failed\"}")).isEqualTo(0);
+    assertThat(value(metrics, "berth_run_output_bytes_total")).isEqualTo("hello\n".length());
+    assertThat(value(metrics, "berth_run_start_seconds_count")).isEqualTo(2);
+  }
+
+  @Test
+  void theTimeInLineIsNoPartOfTheStart() {
+    Path gate = folder.resolve("gate");
+    Run first = submit("while [ ! -e " + gate + " ]; do sleep 0.05; done");
+    awaitPhase(first, Phase.RUNNING);
+    double before = value(metrics, "berth_run_start_seconds_sum");
+    Run second = submit("true");
+    await()
+        .atMost(PATIENCE)
+        .until(() -> value(metrics, "berth_reservation_oldest_wait_seconds") > 3);
+    touch(gate);
+    end(second);
+    double start = value(metrics, "berth_run_start_seconds_sum") - before;
+    double wait = value(metrics, "berth_reservation_wait_seconds_sum");
+    assertThat(wait).isGreaterThan(3);
+    assertThat(start).isBetween(0.0, wait);
+  }
+
+  @Test
+  void whatAnEarlierServerStartedOrPrintedIsNotCountedAgain() {
+    Path gate = folder.resolve("gate");
+    Run run = submit("echo before; while [ ! -e " + gate + " ]; do sleep 0.05; done; echo after");
+    await().atMost(PATIENCE).until(() -> value(metrics, "berth_run_output_bytes_total") == 7);
+    stop();
+    start();
+    assertThat(value(metrics, "berth_run_output_bytes_total")).isEqualTo(0);
+    touch(gate);
+    end(runs.find(run.id()));
+    assertThat(value(metrics, "berth_run_output_bytes_total")).isEqualTo("after\n".length());
+    assertThat(value(metrics, "berth_run_start_seconds_count")).isEqualTo(0);
+    assertThat(value(metrics, "berth_runs_ended_total{reason=\"finished\"}")).isEqualTo(1);
+  }
+
+  @Test
+  void showsWhetherItCanRunAndWhatRoomIsLeft() {
+    assertThat(value(metrics, "berth_runtime_up")).isEqualTo(1);
+    assertThat(value(metrics, "berth_state_disk_free_bytes"))
+        .isBetween(1.0, value(metrics, "berth_state_disk_size_bytes"));
+  }
+
   private void start() {
+    metrics = new Metrics();
     Path state = folder.resolve("state");
     reservations =
         Reservations.open(
             new Reservations.Settings(
                 "gpu01", folder.resolve("locks"), state, "20000-20999", false),
-            gpus);
+            gpus,
+            metrics);
     runs =
         Runs.open(
             new Runs.Settings(
@@ -406,7 +475,8 @@ class RunsTest {
             reservations,
             gpus,
             new ProcessRuntime(id -> Runs.folder(state, id)),
-            RunMessages::spec);
+            RunMessages::spec,
+            metrics);
   }
 
   private void stop() {

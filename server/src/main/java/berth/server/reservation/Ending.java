@@ -1,0 +1,30 @@
+package berth.server.reservation;
+
+import java.util.Locale;
+
+/** Why a reservation is over. */
+enum Ending {
+  RELEASED("released"),
+  EXPIRED("its lease is over"),
+  PROCESS_ENDED("its process has ended"),
+  KEEPER_KILLED("somebody killed its keeper"),
+  CALLER_GONE("its caller has gone"),
+  RUN_ENDED("its run has ended"),
+  SERVER_STOPPED("the server stops");
+
+  private final String sentence;
+
+  Ending(String sentence) {
+    this.sentence = sentence;
+  }
+
+  /** As a metric has it. */
+  String label() {
+    return name().toLowerCase(Locale.ROOT);
+  }
+
+  @Override
+  public String toString() {
+    return sentence;
+  }
+}

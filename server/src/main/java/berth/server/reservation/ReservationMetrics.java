@@ -1,0 +1,124 @@
+package berth.server.reservation;
+
+import berth.metrics.Counter;
+import berth.metrics.Gauge;
+import berth.metrics.Histogram;
+import berth.metrics.Labelled;
+import berth.metrics.Metrics;
+import berth.metrics.Readings;
+import berth.server.gpu.Gpu;
+import berth.server.gpu.GpuSample;
+import berth.server.reservation.Overview.Use;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.function.Consumer;
+
+/** The metrics of reservations, and of what GPUs are used for. Any thread may call. */
+final class ReservationMetrics {
+  private static final double[] WAIT_BOUNDS = {
+    .01, .1, 1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 21600, 86400
+  };
+  private static final String UNHEALTHY = "unhealthy";
+
+  private static final Gauge GPUS =
+      Gauge.of(
+          "berth_gpus",
+          "GPUs by state: free, reserved (by Berth), locked (by others), used (without a"
+              + " reservation), unhealthy.",
+          "state");
+  private static final Gauge STATE =
+      Gauge.of(
+          "berth_gpu_state",
+          "1 for the state that a GPU is in, 0 for the others.",
+          "gpu",
+          "uuid",
+          "model",
+          "state");
+  private static final Gauge HELD =
+      Gauge.of("berth_reservations_held", "Reservations that hold GPUs or ports.");
+  private static final Gauge WAITING =
+      Gauge.of("berth_reservations_waiting", "Requests that wait for GPUs.");
+  private static final Gauge OLDEST_WAIT =
+      Gauge.of(
+          "berth_reservation_oldest_wait_seconds",
+          "How long the one has waited who has waited longest; 0 if nobody waits.");
+  private static final Gauge DRAINING =
+      Gauge.of("berth_draining", "1 if this server grants nothing at present, else 0.");
+
+  static final List<Gauge> GAUGES = List.of(GPUS, STATE, HELD, WAITING, OLDEST_WAIT, DRAINING);
+
+  private final Counter granted;
+  private final Histogram wait;
+  private final Labelled<Counter> ended;
+
+  /**
+   * @param look reads the gauges, by way of {@link #read}
+   */
+  ReservationMetrics(Metrics metrics, Consumer<Readings> look) {
+    granted =
+        metrics.counter("berth_reservations_granted_total", "Reservations that were granted.");
+    wait =
+        metrics.histogram(
+            "berth_reservation_wait_seconds",
+            "Time that granted reservations had waited in line.",
+            WAIT_BOUNDS);
+    ended =
+        metrics.counters(
+            "berth_reservations_ended_total",
+            "Reservations that are over, by what ended them. expired: nobody renewed the lease."
+                + " keeper_killed: the locks are lost.",
+            "reason");
+    for (Ending why : Ending.values()) {
+      ended.with(why.label());
+    }
+    metrics.gauges(GAUGES, look);
+  }
+
+  void granted(long waitedNanos) {
+    granted.increment();
+    wait.observeNanos(waitedNanos);
+  }
+
+  void ended(Ending why) {
+    ended.with(why.label()).increment();
+  }
+
+  static void read(Overview overview, GpuSample sample, Instant now, Readings readings) {
+    Map<String, Integer> count = new TreeMap<>(Map.of(UNHEALTHY, 0));
+    for (Use use : Use.values()) {
+      count.put(label(use), 0);
+    }
+    Map<Integer, Use> uses = overview.uses();
+    for (Gpu gpu : sample.gpus()) {
+      String state =
+          gpu.health().healthy() ? label(uses.getOrDefault(gpu.index(), Use.FREE)) : UNHEALTHY;
+      count.merge(state, 1, Integer::sum);
+      for (String other : count.keySet()) {
+        readings.set(
+            STATE,
+            other.equals(state),
+            Integer.toString(gpu.index()),
+            gpu.uuid(),
+            gpu.name().orElse(""),
+            other);
+      }
+    }
+    count.forEach((state, gpus) -> readings.set(GPUS, gpus, state));
+    readings.set(HELD, overview.reservations().size());
+    readings.set(WAITING, overview.waiting().size());
+    Duration oldest =
+        overview.waiting().stream()
+            .map(waiting -> Duration.between(waiting.since(), now))
+            .reduce(Duration.ZERO, (one, other) -> one.compareTo(other) > 0 ? one : other);
+    readings.set(OLDEST_WAIT, oldest.toMillis() / 1e3);
+    readings.set(DRAINING, overview.draining());
+  }
+
+  private static String label(Use use) {
+    return use.name().toLowerCase(Locale.ROOT);
+  }
+}
