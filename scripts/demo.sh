@@ -144,6 +144,8 @@ choose_runtime
 PATH=$PWD/build/install/berth/bin:$PATH
 start registry "$berth-registry" --discovery-port 0
 export BERTH_REGISTRY=$address
+page=$(sed -n 's/.* its page is //p' "$state/registry.log")
+say "The registry's page: $page"
 start_server gpu01 4 20000-20499
 start_server gpu02 2 20500-20999
 await_servers
@@ -200,7 +202,7 @@ if $stay; then
   trap - EXIT
   cat >&2 <<TEXT
 
-The registry and both servers are running. Try:
+The registry and both servers are running, and $page shows them. Try:
   export PATH=$PWD/build/install/berth/bin:\$PATH BERTH_REGISTRY=$BERTH_REGISTRY
   berth servers --watch
   berth gpus
