@@ -14,6 +14,7 @@ import berth.v1.Owner;
 import berth.v1.Run;
 import java.time.Clock;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
 import java.util.function.Supplier;
 
 /** The page of a registry: what is served under which path. */
@@ -124,29 +125,26 @@ public final class RegistryPage implements AutoCloseable {
   }
 
   private void cancelRun(HttpCall call) {
-    checkMayCancel(call);
     CancelRunRequest request =
         CancelRunRequest.newBuilder().setRunId(call.parameter("run")).setBy(viewer(call)).build();
-    wall.call(
-        call.parameter("server"),
-        server -> {
-          server.cancel(request);
-          return true;
-        });
-    call.reply(HttpReply.json("{}"));
+    cancel(call, server -> server.cancel(request));
   }
 
   private void cancelCluster(HttpCall call) {
-    checkMayCancel(call);
     CancelClusterRequest request =
         CancelClusterRequest.newBuilder()
             .setClusterId(call.parameter("cluster"))
             .setBy(viewer(call))
             .build();
+    cancel(call, server -> server.cancel(request));
+  }
+
+  private void cancel(HttpCall call, Consumer<ServerClient> cancel) {
+    checkMayCancel(call);
     wall.call(
         call.parameter("server"),
         server -> {
-          server.cancel(request);
+          cancel.accept(server);
           return true;
         });
     call.reply(HttpReply.json("{}"));

@@ -116,6 +116,8 @@ class RegistryGrpcServiceTest {
         heartbeat("gpu01", "a", lease).toBuilder()
             .setStatus(status(4, 1).toBuilder().setDraining(true))
             .build());
+    // One that comes before the answer to the last is joined with it.
+    await().atMost(SOON).until(() -> beats.answers.size() == 1);
     stream.onNext(heartbeat("gpu09", "x", lease));
     await().atMost(SOON).until(() -> beats.answers.size() == 2);
 
