@@ -38,7 +38,8 @@ compile_example() {
 # The end-to-end tests with containers, in a process of their own beside all others: together the tests of `client` would
 # take twice as long, and most of the time they wait.
 test_with_containers() {
-  BERTH_REGISTRY=none "$JAVA_HOME/bin/java" @client/build/junit.args --include-tag docker \
+  # In place of the shell, so that whoever ends it ends the tests.
+  BERTH_REGISTRY=none exec "$JAVA_HOME/bin/java" @client/build/junit.args --include-tag docker \
     --reports-dir client/build/test-results-docker
 }
 
@@ -76,11 +77,11 @@ step "Checking the format of Java files" "$gradle" --no-daemon -q checkFormat ||
 build_images || failures=$((failures + 1))
 if step "Compiling with all lint warnings as errors" "$gradle" --no-daemon -q testClasses installDist; then
   step "Compiling the example project against the published library" compile_example || failures=$((failures + 1))
-  "$gradle" --no-daemon -q :client:junitArguments
+  "$gradle" --no-daemon -q :client:junitArguments || failures=$((failures + 1))
   container_log=$(mktemp)
   test_with_containers >"$container_log" 2>&1 &
   containers=$!
-  trap 'kill "$containers" 2>/dev/null' EXIT
+  trap 'kill "$containers" 2>/dev/null; wait "$containers"' EXIT
   # --continue: one failing module must not hide the results of the others. --parallel: most of their time they wait.
   "$gradle" --no-daemon -q --continue --parallel -Pclient.without=docker test 2>&1 | grep -v 'Malformed class file' ||
     failures=$((failures + 1))

@@ -8,6 +8,7 @@ import berth.metrics.Scrape;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.function.Consumer;
@@ -30,6 +31,15 @@ public final class HttpOptions {
               + " registry; 'none': nowhere (default: the host of --listen; port 18882 for berthd,"
               + " 18880 for berth-registry). Port 0 takes any free one.")
   private Optional<String> http = Optional.empty();
+
+  @Option(
+      names = "--http-name",
+      paramLabel = "NAME",
+      split = ",",
+      description =
+          "Further name under which browsers reach it, such as gpus.example.org; may be repeated"
+              + " (default: the machine's own names and addresses).")
+  private List<String> httpNames = List.of();
 
   public HttpOptions(int defaultPort) {
     this.defaultPort = defaultPort;
@@ -57,6 +67,7 @@ public final class HttpOptions {
     HttpServer.Builder server =
         HttpServer.listenOn(address)
             .insecureBeyondLoopback(daemon.insecure())
+            .names(httpNames)
             .get("/metrics", call -> call.reply(scrape(metrics, call)))
             .get("/healthz", call -> call.reply(HttpReply.text(200, "ok")));
     routes.accept(server);

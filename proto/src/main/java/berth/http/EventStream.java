@@ -9,6 +9,8 @@ import java.nio.charset.StandardCharsets;
 /**
  * Server-sent events to one reader. Any thread may call, also after the end. Nothing blocks: who
  * sends much asks {@link #isReady} first, and else would fill the memory for a reader that is slow.
+ * While nothing is sent, something goes to the reader now and then that it is not told of, so that
+ * both sides know that the other is there.
  */
 public final class EventStream {
   private final HttpConnection connection;
@@ -32,11 +34,6 @@ public final class EventStream {
   public static byte[] event(String name, String id, String data) {
     return ("id: " + id + "\nevent: " + name + "\ndata: " + data + "\n\n")
         .getBytes(StandardCharsets.UTF_8);
-  }
-
-  /** Something that no reader is told of, and that shows both sides that the other is there. */
-  public static byte[] beat() {
-    return ": beat\n\n".getBytes(StandardCharsets.UTF_8);
   }
 
   /** Whether the reader keeps up. */

@@ -52,6 +52,7 @@ public final class HttpCall {
   private final HttpHeaders headers;
   private final QueryStringDecoder target;
   private final Map<String, String> parameters;
+  private final boolean onlyHead;
   private final boolean keepAlive;
   private final AtomicBoolean answered = new AtomicBoolean();
 
@@ -61,12 +62,14 @@ public final class HttpCall {
       HttpHeaders headers,
       QueryStringDecoder target,
       Map<String, String> parameters,
+      boolean onlyHead,
       boolean keepAlive) {
     this.connection = connection;
     this.channel = channel;
     this.headers = headers;
     this.target = target;
     this.parameters = parameters;
+    this.onlyHead = onlyHead;
     this.keepAlive = keepAlive;
   }
 
@@ -80,9 +83,17 @@ public final class HttpCall {
     return Optional.ofNullable(parameters.get(name)).orElseThrow();
   }
 
-  /** The first value of a name in the query. */
+  /**
+   * The first value of a name in the query.
+   *
+   * @throws BerthException if the query cannot be read
+   */
   public Optional<String> query(String name) {
-    return target.parameters().getOrDefault(name, List.of()).stream().findFirst();
+    try {
+      return target.parameters().getOrDefault(name, List.of()).stream().findFirst();
+    } catch (IllegalArgumentException e) {
+      throw new BerthException(Reason.INVALID, "the query cannot be read: " + e.getMessage(), e);
+    }
   }
 
   public Optional<String> header(String name) {
@@ -144,7 +155,12 @@ public final class HttpCall {
     response.headers().set(HttpHeaderNames.TRANSFER_ENCODING, HttpHeaderValues.CHUNKED);
     // Else a proxy would keep events back until it has many.
     response.headers().set("X-Accel-Buffering", "no");
-    channel.writeAndFlush(response);
+    var sent = channel.writeAndFlush(response);
+    if (onlyHead) {
+      sent.addListener(done -> channel.close());
+    } else {
+      connection.streams();
+    }
     return new EventStream(connection, channel);
   }
 

@@ -1,19 +1,22 @@
 package berth.http;
 
+import io.netty.buffer.Unpooled;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.SimpleChannelInboundHandler;
+import io.netty.handler.codec.http.DefaultHttpContent;
 import io.netty.handler.codec.http.FullHttpRequest;
 import io.netty.handler.codec.http.HttpHeaderNames;
 import io.netty.handler.codec.http.HttpMethod;
 import io.netty.handler.codec.http.HttpUtil;
 import io.netty.handler.codec.http.QueryStringDecoder;
+import io.netty.handler.timeout.IdleState;
 import io.netty.handler.timeout.IdleStateEvent;
+import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
-import java.util.regex.Pattern;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -21,23 +24,28 @@ import org.slf4j.LoggerFactory;
 final class HttpConnection extends SimpleChannelInboundHandler<FullHttpRequest> {
   private static final Logger log = LoggerFactory.getLogger(HttpConnection.class);
 
-  private static final Pattern LOOPBACK =
-      Pattern.compile("(localhost|127\\.[0-9.]+|\\[::1\\])(:[0-9]+)?", Pattern.CASE_INSENSITIVE);
+  private static final byte[] BEAT = ": beat\n\n".getBytes(StandardCharsets.UTF_8);
 
   private final List<Route> routes;
-  private final boolean onlyThisMachine;
+  private final KnownNames names;
   private final Executor threads;
   private volatile Runnable onReady = () -> {};
+  private volatile boolean streaming;
   private boolean busy;
 
-  HttpConnection(List<Route> routes, boolean onlyThisMachine, Executor threads) {
+  HttpConnection(List<Route> routes, KnownNames names, Executor threads) {
     this.routes = routes;
-    this.onlyThisMachine = onlyThisMachine;
+    this.names = names;
     this.threads = threads;
   }
 
   void onReady(Runnable action) {
     onReady = action;
+  }
+
+  /** From now on the reader is sent events. */
+  void streams() {
+    streaming = true;
   }
 
   /** Takes the next request. To be called in the thread of the connection. */
@@ -59,13 +67,11 @@ final class HttpConnection extends SimpleChannelInboundHandler<FullHttpRequest> 
       refused.reply(HttpReply.error(400, "this is not HTTP"));
       return;
     }
-    if (isFromElsewhere(request)) {
+    String host = request.headers().get(HttpHeaderNames.HOST, "");
+    if (!names.contains(host)) {
       refused.reply(
           HttpReply.error(
-              403,
-              "this server listens on loopback and answers to localhost only, not to '"
-                  + request.headers().get(HttpHeaderNames.HOST)
-                  + "'"));
+              403, "this server does not know the name '" + host + "'; --http-name tells it"));
       return;
     }
     List<String> path;
@@ -105,13 +111,6 @@ final class HttpConnection extends SimpleChannelInboundHandler<FullHttpRequest> 
     return method.equals(HttpMethod.HEAD) ? HttpMethod.GET : method;
   }
 
-  // A page of somebody else may have a name that leads to this machine, and would then read ours as
-  // its own. It cannot change the name that the browser tells.
-  private boolean isFromElsewhere(FullHttpRequest request) {
-    String host = request.headers().get(HttpHeaderNames.HOST, "");
-    return onlyThisMachine && !LOOPBACK.matcher(host).matches();
-  }
-
   private HttpCall call(
       ChannelHandlerContext context,
       FullHttpRequest request,
@@ -123,6 +122,7 @@ final class HttpConnection extends SimpleChannelInboundHandler<FullHttpRequest> 
         request.headers(),
         target,
         parameters,
+        request.method().equals(HttpMethod.HEAD),
         HttpUtil.isKeepAlive(request) && request.decoderResult().isSuccess());
   }
 
@@ -150,8 +150,12 @@ final class HttpConnection extends SimpleChannelInboundHandler<FullHttpRequest> 
 
   @Override
   public void userEventTriggered(ChannelHandlerContext context, Object event) {
-    if (event instanceof IdleStateEvent) {
-      context.close();
+    if (event instanceof IdleStateEvent idle) {
+      if (idle.state() == IdleState.ALL_IDLE) {
+        context.close();
+      } else if (streaming) {
+        context.writeAndFlush(new DefaultHttpContent(Unpooled.wrappedBuffer(BEAT)));
+      }
     }
   }
 

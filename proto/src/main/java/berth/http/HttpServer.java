@@ -24,6 +24,7 @@ import io.netty.util.concurrent.DefaultThreadFactory;
 import io.netty.util.concurrent.GlobalEventExecutor;
 import java.net.InetSocketAddress;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.ExecutorService;
@@ -36,9 +37,10 @@ public final class HttpServer implements AutoCloseable {
   private static final int MAX_CONNECTIONS = 1000;
   private static final int THREADS = 4;
   private static final int WAITING_CALLS = 256;
-  // A connection on which nothing was said for so long; readers of events are sent something more
-  // often.
+  // A connection on which nothing was said for so long. Readers of events are sent something more
+  // often, unless they do not read.
   private static final int IDLE_SECONDS = 60;
+  private static final int BEAT_SECONDS = 10;
   private static final long STOP_SECONDS = 2;
 
   // Events of a second for a large group fit in; a reader that is further behind is slow.
@@ -91,6 +93,7 @@ public final class HttpServer implements AutoCloseable {
   public static final class Builder {
     private final Address address;
     private final List<Route> routes = new ArrayList<>();
+    private final List<String> names = new ArrayList<>();
     private boolean beyondLoopback;
 
     private Builder(Address address) {
@@ -100,6 +103,12 @@ public final class HttpServer implements AutoCloseable {
     /** Allows it to listen beyond loopback, where anyone can read what it shows. */
     public Builder insecureBeyondLoopback(boolean allowed) {
       beyondLoopback = allowed;
+      return this;
+    }
+
+    /** Answers browsers also under these names, beside those that are surely its own. */
+    public Builder names(Collection<String> further) {
+      names.addAll(further);
       return this;
     }
 
@@ -123,8 +132,7 @@ public final class HttpServer implements AutoCloseable {
      * @throws BerthException if the address is taken, or beyond loopback without permission
      */
     public HttpServer start() {
-      boolean loopback = address.isLoopback();
-      if (!loopback && !beyondLoopback) {
+      if (!address.isLoopback() && !beyondLoopback) {
         throw new BerthException(
             Reason.INVALID,
             "refusing to serve HTTP on "
@@ -143,6 +151,7 @@ public final class HttpServer implements AutoCloseable {
               TimeUnit.SECONDS,
               new ArrayBlockingQueue<>(WAITING_CALLS),
               new DefaultThreadFactory("http-call", true));
+      KnownNames known = new KnownNames(address, names);
       ChannelGroup connections = new DefaultChannelGroup(GlobalEventExecutor.INSTANCE);
       ChannelFuture bound =
           new ServerBootstrap()
@@ -163,10 +172,10 @@ public final class HttpServer implements AutoCloseable {
                       channel
                           .pipeline()
                           .addLast(
-                              new IdleStateHandler(0, 0, IDLE_SECONDS),
+                              new IdleStateHandler(0, BEAT_SECONDS, IDLE_SECONDS),
                               new HttpServerCodec(),
                               new HttpObjectAggregator(MAX_REQUEST_BYTES, true),
-                              new HttpConnection(List.copyOf(routes), loopback, threads));
+                              new HttpConnection(List.copyOf(routes), known, threads));
                     }
                   })
               .bind(new InetSocketAddress(address.resolve(), address.port()))

@@ -3,6 +3,7 @@ package berth.http;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import berth.command.DaemonOptions;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
@@ -16,6 +17,7 @@ import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
@@ -113,7 +115,7 @@ class HttpServerTest {
 
   @Test
   void everyAnswerForbidsWhatNoPageOfOursNeeds() throws Exception {
-    Map<String, java.util.List<String>> headers = get("/nothing").headers().map();
+    Map<String, List<String>> headers = get("/nothing").headers().map();
 
     assertThat(headers.get("content-security-policy").get(0))
         .startsWith("default-src 'none'; script-src 'self';")
@@ -137,10 +139,45 @@ class HttpServerTest {
   void aNameThatLeadsHereByTheWillOfOthersIsRefused() throws Exception {
     assertThat(raw("GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"))
         .startsWith("HTTP/1.1 403 ")
-        .contains("not to 'evil.example'");
+        .contains("does not know the name 'evil.example'");
     assertThat(raw("GET / HTTP/1.1\r\nHost: localhost:1\r\nConnection: close\r\n\r\n"))
         .startsWith("HTTP/1.1 200 ");
     assertThat(raw("GET / HTTP/1.0\r\n\r\n")).startsWith("HTTP/1.1 403 ");
+  }
+
+  @Test
+  void namesAreKnownByTheMachineAndByWhatPeopleSay() {
+    KnownNames onLoopback = new KnownNames(new Address("127.0.0.1", 0), List.of("GPUs.lab"));
+    for (String host : List.of("localhost:1", "127.0.0.1", "[::1]:18880", "gpus.lab:80")) {
+      assertThat(onLoopback.contains(host)).as(host).isTrue();
+    }
+    for (String host : List.of("", "10.0.0.7", "127.evil.example", "localhost.evil.example")) {
+      assertThat(onLoopback.contains(host)).as(host).isFalse();
+    }
+    KnownNames everywhere = new KnownNames(new Address("0.0.0.0", 0), List.of());
+    for (String host : List.of("10.0.0.7:18880", "[fe80::1]:18880", DaemonOptions.hostName())) {
+      assertThat(everywhere.contains(host)).as(host).isTrue();
+    }
+    for (String host : List.of("evil.example", "1.2.3.4.evil.example", "")) {
+      assertThat(everywhere.contains(host)).as(host).isFalse();
+    }
+  }
+
+  @Test
+  void aQueryThatCannotBeReadIsTheCallersFault() throws Exception {
+    assertThat(
+            raw(
+                "GET /runs/x/output?from=%zz HTTP/1.1\r\nHost: localhost\r\n"
+                    + "Connection: close\r\n\r\n"))
+        .startsWith("HTTP/1.1 400 ");
+  }
+
+  @Test
+  void whoAsksForTheHeadOfEventsGetsThatAndTheEnd() throws Exception {
+    assertThat(raw("HEAD /events HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+        .startsWith("HTTP/1.1 200 ")
+        .endsWith("\r\n\r\n");
+    gone.get();
   }
 
   @Test

@@ -4,15 +4,19 @@ import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.RpcThreads;
 import berth.v1.WatchOverviewResponse;
+import java.util.LinkedList;
 import java.util.Optional;
 import java.util.Queue;
-import java.util.concurrent.ConcurrentLinkedQueue;
 
 /** The stream of one server, which arrives in other threads than the one that reads it here. */
 final class Link implements AutoCloseable, ServerClient.Stream<WatchOverviewResponse> {
+  // It tells twice a second at most, and the reader looks every second.
+  private static final int MOST_WAITING = 8;
+
   private final ServerClient client;
   private final ServerClient.Reading reading;
-  private final Queue<WatchOverviewResponse> arrived = new ConcurrentLinkedQueue<>();
+  private final Queue<WatchOverviewResponse> arrived = new LinkedList<>();
+  private boolean paused;
   private volatile BerthException failure;
   private volatile boolean ended;
 
@@ -27,7 +31,17 @@ final class Link implements AutoCloseable, ServerClient.Stream<WatchOverviewResp
 
   /** The next piece of news; null if there is none. */
   WatchOverviewResponse poll() {
-    return arrived.poll();
+    WatchOverviewResponse next;
+    boolean goOn;
+    synchronized (this) {
+      next = arrived.poll();
+      goOn = paused && arrived.isEmpty();
+      paused &= !goOn;
+    }
+    if (goOn) {
+      reading.more();
+    }
+    return next;
   }
 
   /** Why it has ended; empty while it goes on. */
@@ -38,11 +52,11 @@ final class Link implements AutoCloseable, ServerClient.Stream<WatchOverviewResp
     return Optional.of(failure == null ? "it ended the stream" : failure.getMessage());
   }
 
-  // It tells twice a second at most, and the reader looks every second.
   @Override
-  public boolean next(WatchOverviewResponse message) {
+  public synchronized boolean next(WatchOverviewResponse message) {
     arrived.add(message);
-    return true;
+    paused = arrived.size() >= MOST_WAITING;
+    return !paused;
   }
 
   @Override

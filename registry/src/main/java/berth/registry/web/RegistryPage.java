@@ -3,6 +3,7 @@ package berth.registry.web;
 import berth.command.Version;
 import berth.http.EventStream;
 import berth.http.HttpCall;
+import berth.http.HttpHandler;
 import berth.http.HttpReply;
 import berth.http.HttpServer;
 import berth.registry.directory.Roster;
@@ -11,8 +12,13 @@ import berth.rpc.Reason;
 import berth.v1.CancelClusterRequest;
 import berth.v1.CancelRunRequest;
 import berth.v1.Owner;
-import berth.v1.Run;
 import java.time.Clock;
+import java.util.Optional;
+import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
@@ -21,12 +27,27 @@ import java.util.function.Supplier;
 public final class RegistryPage implements AutoCloseable {
   private static final long SHOWN_OF_OLD_OUTPUT = 64 << 10;
   private static final int MOST_OUTPUTS = 200;
+  private static final int THREADS = 16;
+  private static final int WAITING_CALLS = 500;
   private static final String SERVER = "/api/servers/{server}";
 
   private final String registryName;
   private final boolean mayCancel;
   private final PageFiles files = new PageFiles();
   private final AtomicInteger outputs = new AtomicInteger();
+  // For calls of servers, which may not answer: whoever asks for something else must not wait.
+  private final ExecutorService threads =
+      new ThreadPoolExecutor(
+          THREADS,
+          THREADS,
+          1,
+          TimeUnit.MINUTES,
+          new ArrayBlockingQueue<>(WAITING_CALLS),
+          task -> {
+            Thread thread = new Thread(task, "page-call");
+            thread.setDaemon(true);
+            return thread;
+          });
   private final Wall wall;
 
   /**
@@ -49,15 +70,34 @@ public final class RegistryPage implements AutoCloseable {
     http.get("/", call -> files.reply(call, "index.html"))
         .get("/page/{file}", call -> files.reply(call, call.parameter("file")))
         .get("/api/wall", call -> wall.join(call.events()))
-        .get(SERVER + "/history", this::history)
-        .get(SERVER + "/runs/{run}/output", this::output)
-        .get(SERVER + "/clusters/{cluster}", this::cluster)
-        .post(SERVER + "/runs/{run}/cancel", this::cancelRun)
-        .post(SERVER + "/clusters/{cluster}/cancel", this::cancelCluster);
+        .get(SERVER + "/history", patiently(this::history))
+        .get(SERVER + "/runs/{run}/output", patiently(this::output))
+        .get(SERVER + "/clusters/{cluster}", patiently(this::cluster))
+        .post(SERVER + "/runs/{run}/cancel", patiently(this::cancelRun))
+        .post(SERVER + "/clusters/{cluster}/cancel", patiently(this::cancelCluster));
+  }
+
+  private HttpHandler patiently(Consumer<HttpCall> handler) {
+    return call -> {
+      try {
+        threads.execute(
+            () -> {
+              try {
+                handler.accept(call);
+              } catch (RuntimeException | Error e) {
+                call.fail(e);
+              }
+            });
+      } catch (RejectedExecutionException e) {
+        throw new BerthException(
+            Reason.EXHAUSTED, "too many calls wait for servers already; try again", e);
+      }
+    };
   }
 
   @Override
   public void close() {
+    threads.shutdownNow();
     wall.close();
   }
 
@@ -76,7 +116,9 @@ public final class RegistryPage implements AutoCloseable {
   private void history(HttpCall call) {
     call.reply(
         HttpReply.json(
-            wall.call(call.parameter("server"), server -> ServerJson.history(server.history()))));
+            wall.call(
+                call.parameter("server"),
+                server -> ServerJson.history(server.history(), System.currentTimeMillis()))));
   }
 
   private void cluster(HttpCall call) {
@@ -88,17 +130,26 @@ public final class RegistryPage implements AutoCloseable {
   }
 
   private void output(HttpCall call) {
-    String runId = call.parameter("run");
-    ServerClient server = wall.connect(wall.address(call.parameter("server")));
+    Optional<Long> asked = askedOffset(call);
+    EventStream reader = call.events();
     try {
-      long offset = offset(call, server, runId);
-      if (outputs.incrementAndGet() > MOST_OUTPUTS) {
-        outputs.decrementAndGet();
-        throw new BerthException(
-            Reason.EXHAUSTED, "the output of " + MOST_OUTPUTS + " runs is being read already");
-      }
-      EventStream reader = call.events();
-      reader.onEnd(outputs::decrementAndGet);
+      follow(call.parameter("server"), call.parameter("run"), asked, reader);
+    } catch (BerthException e) {
+      RunOutput.fail(reader, e);
+    }
+  }
+
+  private void follow(String name, String runId, Optional<Long> asked, EventStream reader) {
+    if (outputs.incrementAndGet() > MOST_OUTPUTS) {
+      outputs.decrementAndGet();
+      throw new BerthException(
+          Reason.UNAVAILABLE, "the output of " + MOST_OUTPUTS + " runs is being read already");
+    }
+    reader.onEnd(outputs::decrementAndGet);
+    ServerClient server = wall.connect(wall.address(name));
+    try {
+      long written = server.run(runId).getOutputBytes();
+      long offset = asked.orElse(Math.max(0, written - SHOWN_OF_OLD_OUTPUT));
       RunOutput.follow(server, runId, offset, reader);
     } catch (RuntimeException e) {
       server.close();
@@ -107,21 +158,20 @@ public final class RegistryPage implements AutoCloseable {
   }
 
   // Who comes back goes on where it was; who is new sees the end of what there is.
-  private static long offset(HttpCall call, ServerClient server, String runId) {
-    Run run = server.run(runId);
-    String asked = call.header("Last-Event-ID").or(() -> call.query("from")).orElse("");
+  private static Optional<Long> askedOffset(HttpCall call) {
+    Optional<String> asked = call.header("Last-Event-ID").or(() -> call.query("from"));
     if (asked.isEmpty()) {
-      return Math.max(0, run.getOutputBytes() - SHOWN_OF_OLD_OUTPUT);
+      return Optional.empty();
     }
     try {
-      long offset = Long.parseLong(asked);
+      long offset = Long.parseLong(asked.get());
       if (offset >= 0) {
-        return offset;
+        return Optional.of(offset);
       }
     } catch (NumberFormatException e) {
       // The same as one that is negative.
     }
-    throw new BerthException(Reason.INVALID, "'" + asked + "' is no place in the output");
+    throw new BerthException(Reason.INVALID, "'" + asked.get() + "' is no place in the output");
   }
 
   private void cancelRun(HttpCall call) {

@@ -21,8 +21,10 @@ import java.util.Map;
 final class RunOutput implements ServerClient.Stream<RunEvent> {
   private final EventStream reader;
   private final Map<OutputStream, Text> texts = new EnumMap<>(OutputStream.class);
+  // Null until it is known.
   private ServerClient.Reading run;
   private boolean waiting;
+  private boolean readerGone;
 
   RunOutput(EventStream reader) {
     this.reader = reader;
@@ -31,25 +33,44 @@ final class RunOutput implements ServerClient.Stream<RunEvent> {
   /** Begins. The client is closed when the reader has gone or all is told. */
   static void follow(ServerClient server, String runId, long offset, EventStream reader) {
     RunOutput output = new RunOutput(reader);
-    synchronized (output) {
-      output.run = server.attachRun(runId, offset, output);
-    }
+    // Before anything arrives, or its end could be missed.
     reader.onReady(output::readerIsReady);
     reader.onEnd(
         () -> {
-          output.run().cancel();
+          output.readerIsGone();
           server.close();
         });
+    output.read(server.attachRun(runId, offset, output));
   }
 
-  private synchronized ServerClient.Reading run() {
-    return run;
+  private void read(ServerClient.Reading reading) {
+    boolean over;
+    synchronized (this) {
+      run = reading;
+      over = readerGone;
+    }
+    if (over) {
+      reading.cancel();
+    } else if (reader.isReady()) {
+      readerIsReady();
+    }
+  }
+
+  private void readerIsGone() {
+    ServerClient.Reading reading;
+    synchronized (this) {
+      readerGone = true;
+      reading = run;
+    }
+    if (reading != null) {
+      reading.cancel();
+    }
   }
 
   private void readerIsReady() {
     ServerClient.Reading reading;
     synchronized (this) {
-      if (!waiting) {
+      if (!waiting || run == null) {
         return;
       }
       waiting = false;
@@ -109,13 +130,22 @@ final class RunOutput implements ServerClient.Stream<RunEvent> {
 
   @Override
   public void ended(BerthException failure) {
-    if (failure != null) {
-      boolean again = failure.reason() == Reason.UNAVAILABLE;
-      reader.send(
-          EventStream.event(
-              "failed",
-              Json.object(json -> json.put("error", failure.getMessage()).put("again", again))));
+    if (failure == null) {
+      reader.end();
+    } else {
+      fail(reader, failure);
     }
+  }
+
+  /**
+   * Says why there is no output, and ends. A browser tells a page only of events, not of errors.
+   */
+  static void fail(EventStream reader, BerthException why) {
+    boolean again = why.reason() == Reason.UNAVAILABLE || why.reason() == Reason.TIMED_OUT;
+    reader.send(
+        EventStream.event(
+            "failed",
+            Json.object(json -> json.put("error", why.getMessage()).put("again", again))));
     reader.end();
   }
 

@@ -119,7 +119,7 @@ final class ServerJson {
         view.name(),
         gpus -> {
           for (GpuInfo info : view.server().getInfo().getGpusList()) {
-            Gpu gpu = seen.getOrDefault(info.getUuid(), Gpu.getDefaultInstance());
+            Gpu gpu = answering(seen.getOrDefault(info.getUuid(), Gpu.getDefaultInstance()));
             gpus.addArray(
                 values ->
                     values
@@ -131,6 +131,15 @@ final class ServerJson {
                             Math.round(gpu.getPowerMilliwatts() / 1000.0)));
           }
         });
+  }
+
+  // Of one that does not answer there are only old values.
+  private static Gpu answering(Gpu gpu) {
+    GpuHealthState health = gpu.getHealth().getState();
+    return health == GpuHealthState.GPU_HEALTH_STATE_UNKNOWN
+            || health == GpuHealthState.GPU_HEALTH_STATE_LOST
+        ? Gpu.getDefaultInstance()
+        : gpu;
   }
 
   /** Whether the page would show the same of two states, but for the sample. */
@@ -392,12 +401,19 @@ final class ServerJson {
         .put("seconds", Json.seconds(attempt.getWallTime()));
   }
 
-  /** The last minutes of a server's GPUs. */
-  static String history(GetGpuHistoryResponse history) {
+  /**
+   * The last minutes of a server's GPUs.
+   *
+   * @param now when they were asked for, by the clock of this machine: the server's may differ
+   */
+  static String history(GetGpuHistoryResponse history, long now) {
     return Json.object(
         json ->
             json.put("stepSeconds", Json.seconds(history.getStep()))
-                .put("end", history.hasEnd(), history.getEnd())
+                .put(
+                    "end",
+                    history.hasAge(),
+                    now - Math.round(Json.seconds(history.getAge()) * 1000))
                 .putArray(
                     "gpus",
                     array -> {

@@ -18,7 +18,6 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.Executors;
@@ -51,7 +50,6 @@ final class Wall implements AutoCloseable {
     }
   }
 
-  private static final Duration BEAT = Duration.ofSeconds(10);
   private static final Duration LONGEST_RETRY = Duration.ofSeconds(30);
   // The others are shown as the registry knows them.
   private static final int MOST_WATCHED = 1000;
@@ -75,7 +73,7 @@ final class Wall implements AutoCloseable {
   /** One who looks; behind if what it was told last is not what all others were. */
   private static final class Viewer {
     private final EventStream stream;
-    private long told;
+    private long told = -1;
 
     Viewer(EventStream stream) {
       this.stream = stream;
@@ -102,7 +100,6 @@ final class Wall implements AutoCloseable {
   private ServerWatch watch;
   private long version;
   private long lastViewerNanos;
-  private long nextBeatNanos;
 
   /**
    * @param roster fails as long as nobody knows who is there
@@ -123,10 +120,14 @@ final class Wall implements AutoCloseable {
     thread.execute(
         () -> {
           stream.send(greeting.apply(stream));
-          Viewer viewer = new Viewer(stream);
-          viewer.told = -1;
-          viewers.add(viewer);
-          tick();
+          viewers.add(new Viewer(stream));
+          if (viewers.size() == 1) {
+            tick();
+          } else {
+            // The others have been told this already.
+            stream.send(serversEvent(List.copyOf(servers.values()), true));
+            viewers.get(viewers.size() - 1).told = version;
+          }
         });
     stream.onEnd(() -> leave(stream));
   }
@@ -208,8 +209,8 @@ final class Wall implements AutoCloseable {
       if (!viewers.isEmpty()) {
         show();
       }
-    } catch (RuntimeException e) {
-      // The next second is another one.
+    } catch (RuntimeException | Error e) {
+      // The next second is another one, which there would not be after a failure.
       log.error("the page cannot be brought up to date", e);
     }
   }
@@ -287,9 +288,18 @@ final class Wall implements AutoCloseable {
         if (++added > NEW_LINKS_A_TICK) {
           return;
         }
-        entry.link =
-            new Link(Address.parse(entry.view.server().getInfo().getAddress(), 0), rpcThreads);
+        link(entry);
       }
+    }
+  }
+
+  // One whose address nobody can call must not keep the others from being seen.
+  private void link(Entry entry) {
+    try {
+      entry.link =
+          new Link(Address.parse(entry.view.server().getInfo().getAddress(), 0), rpcThreads);
+    } catch (RuntimeException e) {
+      unreachable(entry, e.getMessage() == null ? e.toString() : e.getMessage());
     }
   }
 
@@ -312,14 +322,15 @@ final class Wall implements AutoCloseable {
       entry.sampled |= news.hasReport();
       entry.retry = Duration.ZERO;
     }
-    Optional<String> broken = link.broken();
-    if (broken.isPresent()) {
-      Duration retry = longer(entry.retry);
-      unlink(entry);
-      entry.retry = retry;
-      entry.retryAtNanos = System.nanoTime() + retry.toNanos();
-      entry.view = entry.view.in(State.UNREACHABLE, clock.millis(), broken.get());
-    }
+    link.broken().ifPresent(why -> unreachable(entry, why));
+  }
+
+  private void unreachable(Entry entry, String why) {
+    Duration retry = longer(entry.retry);
+    unlink(entry);
+    entry.retry = retry;
+    entry.retryAtNanos = System.nanoTime() + retry.toNanos();
+    entry.view = entry.view.in(State.UNREACHABLE, clock.millis(), why);
   }
 
   private Duration longer(Duration retry) {
@@ -343,10 +354,6 @@ final class Wall implements AutoCloseable {
     byte[] news = changed.isEmpty() ? null : serversEvent(changed, false);
     byte[] everything = null;
     byte[] samples = samplesEvent();
-    boolean beat = System.nanoTime() - nextBeatNanos >= 0;
-    if (beat) {
-      nextBeatNanos = System.nanoTime() + BEAT.toNanos();
-    }
     for (Viewer viewer : viewers) {
       // Who does not keep up is told the rest when it does, all of it at once.
       if (!viewer.stream.isReady()) {
@@ -363,8 +370,6 @@ final class Wall implements AutoCloseable {
       viewer.told = version;
       if (samples != null) {
         viewer.stream.send(samples);
-      } else if (beat) {
-        viewer.stream.send(EventStream.beat());
       }
     }
   }

@@ -15,6 +15,8 @@ import berth.v1.ClusterPhase;
 import berth.v1.ClusterStatus;
 import berth.v1.ExitReason;
 import berth.v1.GetGpuHistoryResponse;
+import berth.v1.GpuHealth;
+import berth.v1.GpuHealthState;
 import berth.v1.GpuHistory;
 import berth.v1.GpuInfo;
 import berth.v1.GpuState;
@@ -294,6 +296,45 @@ class RegistryPageTest {
   }
 
   @Test
+  void aServerThatNobodyCanCallDoesNotHideTheOthers() throws Exception {
+    directory.register(
+        RegisterRequest.newBuilder()
+            .setInfo(ServerInfo.newBuilder().setName("a-bad-one").setAddress("gpu_01:18812"))
+            .setInstance("i-bad")
+            .build());
+    register(gpu01, GpuState.GPU_STATE_FREE);
+    gpu01.first = gpu01.sample(1);
+
+    try (Events wall = events("/api/wall")) {
+      wall.server("gpu01", server -> text(server, "driver").equals("550"));
+    }
+    try (Events wall = events("/api/wall")) {
+      JsonObject bad =
+          wall.server("a-bad-one", server -> text(server, "state").equals("unreachable"));
+      assertThat(text(bad, "why")).contains("gpu_01");
+    }
+  }
+
+  @Test
+  void ofAGpuThatDoesNotAnswerNoOldValuesAreShown() throws Exception {
+    register(gpu01, GpuState.GPU_STATE_UNHEALTHY);
+    WatchOverviewResponse.Builder silent = gpu01.sample(42).toBuilder();
+    silent
+        .getReportBuilder()
+        .getGpusBuilder(0)
+        .setHealth(
+            GpuHealth.newBuilder()
+                .setState(GpuHealthState.GPU_HEALTH_STATE_UNKNOWN)
+                .setReason("the driver hangs"));
+    gpu01.first = silent.build();
+
+    try (Events wall = events("/api/wall")) {
+      assertThat(wall.next("samples").getAsJsonObject("s").get("gpu01").toString())
+          .isEqualTo("[[null,null,null,null]]");
+    }
+  }
+
+  @Test
   void aServerThatIsGoneStaysToBeSeenAndComesBack() throws Exception {
     register(gpu01, GpuState.GPU_STATE_FREE);
 
@@ -369,6 +410,7 @@ class RegistryPageTest {
         GetGpuHistoryResponse.newBuilder()
             .setStep(Messages.duration(Duration.ofSeconds(2)))
             .setEnd(Messages.timestamp(NOON))
+            .setAge(Messages.duration(Duration.ofSeconds(1)))
             .addGpus(
                 GpuHistory.newBuilder()
                     .setUuid("GPU-gpu01-0")
@@ -380,7 +422,9 @@ class RegistryPageTest {
     JsonObject history =
         JsonParser.parseString(get("/api/servers/gpu01/history").body()).getAsJsonObject();
 
-    assertThat(history.get("end").getAsLong()).isEqualTo(NOON_MILLIS);
+    // By the clock of this machine, whatever the server's is.
+    assertThat(history.get("end").getAsLong())
+        .isBetween(System.currentTimeMillis() - 60_000, System.currentTimeMillis() - 1000);
     JsonObject gpu = history.getAsJsonArray("gpus").get(0).getAsJsonObject();
     assertThat(gpu.get("util").toString()).isEqualTo("[null,99]");
     assertThat(gpu.get("power").toString()).isEqualTo("[50,300]");
@@ -445,7 +489,13 @@ class RegistryPageTest {
     assertThat(attachedFrom("?from=5", "Last-Event-ID", "17")).isEqualTo(17);
     assertThat(attachedFrom("?from=5")).isEqualTo(5);
     assertThat(get("/api/servers/gpu01/runs/run-1/output?from=-1").statusCode()).isEqualTo(400);
-    assertThat(get("/api/servers/gpu01/runs/nobody's/output").statusCode()).isEqualTo(404);
+    try (Events none = events("/api/servers/gpu01/runs/nobody's/output")) {
+      // A browser tells a page nothing of a stream that is refused.
+      JsonObject failed = none.next("failed");
+      assertThat(text(failed, "error")).isEqualTo("there is no such run");
+      assertThat(failed.get("again").getAsBoolean()).isFalse();
+      assertThat(none.next()).isNull();
+    }
   }
 
   /** Where in the output a reader begins who asks like this. */

@@ -71,7 +71,7 @@ public final class GpuGrpcService extends GpuServiceGrpc.GpuServiceImplBase {
   @Override
   public void getGpuHistory(
       GetGpuHistoryRequest request, StreamObserver<GetGpuHistoryResponse> observer) {
-    Replies.unary(observer, past::message);
+    Replies.unary(observer, () -> past.message(gpus.nowNanos()));
   }
 
   private static final class SkipSamples implements StreamPump.Overflow<WatchGpusResponse> {

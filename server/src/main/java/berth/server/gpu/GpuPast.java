@@ -4,44 +4,44 @@ import berth.rpc.Messages;
 import berth.v1.GetGpuHistoryResponse;
 import berth.v1.GpuHistory;
 import java.time.Duration;
-import java.time.Instant;
-import java.util.ArrayDeque;
-import java.util.Deque;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Optional;
+import java.util.TreeMap;
 
 /**
- * Remembers the last minutes of all GPUs, a value each every two seconds, for those who come later.
- * Any thread may call.
+ * Remembers the last five minutes of all GPUs, a value each for every two seconds, for those who
+ * come later. Any thread may call.
  */
 final class GpuPast implements GpuListener {
   private static final Duration STEP = Duration.ofSeconds(2);
   private static final int LENGTH = 150;
+  // A value holds until the next one comes, but for no longer than this: somebody may sample
+  // seldom,
+  // and a driver that hangs leaves a gap.
+  private static final int HOLDS = 5;
   private static final int UNKNOWN = -1;
 
-  private record Point(Instant at, Map<String, Gpu> gpus) {}
+  private record Point(GpuSample.Taken taken, Map<String, Gpu> gpus) {
+    Optional<Gpu> gpu(String uuid) {
+      return Optional.ofNullable(gpus.get(uuid));
+    }
+  }
 
-  private final Deque<Point> points = new ArrayDeque<>();
-  private long nextNanos;
+  // By the number of their step, on the clock that never jumps.
+  private final TreeMap<Long, Point> points = new TreeMap<>();
 
   @Override
   public synchronized void sampled(GpuSample sample) {
-    sample
-        .taken()
-        .filter(taken -> points.isEmpty() || taken.nanos() - nextNanos >= 0)
-        .ifPresent(taken -> add(sample, taken));
+    sample.taken().ifPresent(taken -> add(sample, taken));
   }
 
   private void add(GpuSample sample, GpuSample.Taken taken) {
     Map<String, Gpu> gpus = new LinkedHashMap<>();
     sample.gpus().forEach(gpu -> gpus.put(gpu.uuid(), gpu));
-    points.addLast(new Point(taken.wall(), gpus));
-    if (points.size() > LENGTH) {
-      points.removeFirst();
-    }
-    // A sample is a little late or early, and none may be left out for that.
-    nextNanos = taken.nanos() + STEP.multipliedBy(3).dividedBy(4).toNanos();
+    long step = Math.floorDiv(taken.nanos(), STEP.toNanos());
+    points.put(step, new Point(taken, gpus));
+    points.headMap(step - LENGTH - HOLDS).clear();
   }
 
   @Override
@@ -50,22 +50,30 @@ final class GpuPast implements GpuListener {
   @Override
   public void stopped() {}
 
-  synchronized GetGpuHistoryResponse message() {
+  /** All that is remembered. */
+  synchronized GetGpuHistoryResponse message(long nowNanos) {
     GetGpuHistoryResponse.Builder message =
         GetGpuHistoryResponse.newBuilder().setStep(Messages.duration(STEP));
     if (points.isEmpty()) {
       return message.build();
     }
-    Point last = points.getLast();
-    message.setEnd(Messages.timestamp(last.at));
+    Point last = points.lastEntry().getValue();
+    message
+        .setEnd(Messages.timestamp(last.taken.wall()))
+        .setAge(Messages.duration(last.taken.age(nowNanos)));
     last.gpus.values().forEach(gpu -> message.addGpus(history(gpu.uuid()).setIndex(gpu.index())));
     return message.build();
   }
 
   private GpuHistory.Builder history(String uuid) {
     GpuHistory.Builder history = GpuHistory.newBuilder().setUuid(uuid);
-    for (Point point : points) {
-      Optional<Gpu> gpu = Optional.ofNullable(point.gpus.get(uuid));
+    long end = points.lastKey();
+    for (long step = Math.max(points.firstKey(), end - LENGTH + 1); step <= end; step++) {
+      long oldest = step - HOLDS;
+      Optional<Gpu> gpu =
+          Optional.ofNullable(points.floorEntry(step))
+              .filter(point -> point.getKey() > oldest)
+              .flatMap(point -> point.getValue().gpu(uuid));
       history
           .addUtilizationPercent(
               gpu.flatMap(Gpu::utilization).map(Gpu.Utilization::gpu).orElse(UNKNOWN))

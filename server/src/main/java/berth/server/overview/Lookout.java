@@ -38,6 +38,7 @@ public final class Lookout implements AutoCloseable {
             return looker;
           });
   private volatile Parts newest = Parts.NONE;
+  private boolean failed;
 
   Lookout(Supplier<Parts> view, Duration interval) {
     this.view = view;
@@ -83,12 +84,16 @@ public final class Lookout implements AutoCloseable {
     }
     try {
       newest = view.get().since(newest);
-    } catch (RuntimeException e) {
-      // What is wrong with that part is told by others; the next look may be better.
-      log.warn("this server cannot be looked at: {}", e.toString());
-      return;
+      failed = false;
+      watchers.forEach(Runnable::run);
+    } catch (RuntimeException | Error e) {
+      // The next look may be better, and there would be none after a failure. Said once, not twice
+      // a second.
+      if (!failed) {
+        log.warn("this server cannot be looked at", e);
+      }
+      failed = true;
     }
-    watchers.forEach(Runnable::run);
   }
 
   /** Looks no more. */

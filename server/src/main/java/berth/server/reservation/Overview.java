@@ -30,8 +30,13 @@ public record Overview(
     USED
   }
 
-  /** A request in the line. */
-  public record Waiting(ReservationRequest request, Instant since) {}
+  /**
+   * A request in the line.
+   *
+   * @param since for people
+   * @param sinceNanos for measuring, on a clock that never jumps
+   */
+  public record Waiting(ReservationRequest request, Instant since, long sinceNanos) {}
 
   /** A GPU that somebody else has locked. */
   public record LockedByOther(int index, String uuid, OptionalInt pid, String description) {}

@@ -9,8 +9,6 @@ import berth.metrics.Readings;
 import berth.server.gpu.Gpu;
 import berth.server.gpu.GpuSample;
 import berth.server.reservation.Overview.Use;
-import java.time.Duration;
-import java.time.Instant;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -87,7 +85,7 @@ final class ReservationMetrics {
     ended.with(why.label()).increment();
   }
 
-  static void read(Overview overview, GpuSample sample, Instant now, Readings readings) {
+  static void read(Overview overview, GpuSample sample, long nowNanos, Readings readings) {
     Map<String, Integer> count = new TreeMap<>(Map.of(UNHEALTHY, 0));
     for (Use use : Use.values()) {
       count.put(label(use), 0);
@@ -110,11 +108,12 @@ final class ReservationMetrics {
     count.forEach((state, gpus) -> readings.set(GPUS, gpus, state));
     readings.set(HELD, overview.reservations().size());
     readings.set(WAITING, overview.waiting().size());
-    Duration oldest =
+    long oldest =
         overview.waiting().stream()
-            .map(waiting -> Duration.between(waiting.since(), now))
-            .reduce(Duration.ZERO, (one, other) -> one.compareTo(other) > 0 ? one : other);
-    readings.set(OLDEST_WAIT, oldest.toMillis() / 1e3);
+            .mapToLong(waiting -> nowNanos - waiting.sinceNanos())
+            .max()
+            .orElse(0);
+    readings.set(OLDEST_WAIT, oldest / 1e9);
     readings.set(DRAINING, overview.draining());
   }
 

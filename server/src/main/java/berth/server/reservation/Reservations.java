@@ -91,7 +91,8 @@ public final class Reservations implements AutoCloseable {
         new ReservationMetrics(
             metrics,
             readings ->
-                ReservationMetrics.read(overview(), gpus.newest(), wallClock.instant(), readings));
+                ReservationMetrics.read(
+                    overview(), gpus.newest(), nanoClock.getAsLong(), readings));
   }
 
   /**

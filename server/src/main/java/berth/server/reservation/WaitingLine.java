@@ -148,7 +148,7 @@ final class WaitingLine {
   }
 
   List<Overview.Waiting> overview() {
-    return line.stream().map(p -> new Overview.Waiting(p.request, p.since)).toList();
+    return line.stream().map(p -> new Overview.Waiting(p.request, p.since, p.sinceNanos)).toList();
   }
 
   /** Ends the line; {@link #refuseAll} comes first. */

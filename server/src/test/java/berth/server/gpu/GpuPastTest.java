@@ -54,23 +54,38 @@ class GpuPastTest {
   void knowsNothingBeforeTheFirstSample() {
     past.sampled(GpuSample.before(true));
 
-    assertThat(past.message().hasEnd()).isFalse();
-    assertThat(past.message().getGpusCount()).isZero();
+    assertThat(message().hasEnd()).isFalse();
+    assertThat(message().getGpusCount()).isZero();
+  }
+
+  private GetGpuHistoryResponse message() {
+    return past.message(Duration.ofSeconds(1000).toNanos());
   }
 
   @Test
-  void keepsAValueEveryTwoSecondsThoughSamplesAreLateOrEarly() {
-    IntStream.range(0, 7).forEach(i -> sample(i + (i % 2 == 0 ? 0.04 : -0.04), gpu("GPU-a", i)));
+  void keepsTheLastValueOfEveryTwoSeconds() {
+    IntStream.range(0, 7).forEach(i -> sample(i + 0.5, gpu("GPU-a", i)));
 
-    assertThat(past.message().getGpus(0).getUtilizationPercentList()).containsExactly(0, 2, 4, 6);
-    assertThat(past.message().getStep()).isEqualTo(Messages.duration(Duration.ofSeconds(2)));
+    assertThat(message().getGpus(0).getUtilizationPercentList()).containsExactly(1, 3, 5, 6);
+    assertThat(message().getStep()).isEqualTo(Messages.duration(Duration.ofSeconds(2)));
+    assertThat(message().getAge()).isEqualTo(Messages.duration(Duration.ofMillis(993_500)));
+  }
+
+  @Test
+  void aValueHoldsUntilTheNextButNotForLong() {
+    sample(0, gpu("GPU-a", 1));
+    sample(6, gpu("GPU-a", 2));
+    sample(30, gpu("GPU-a", 3));
+
+    assertThat(message().getGpus(0).getUtilizationPercentList())
+        .containsExactly(1, 1, 1, 2, 2, 2, 2, 2, -1, -1, -1, -1, -1, -1, -1, 3);
   }
 
   @Test
   void keepsTheLastFiveMinutes() {
     IntStream.range(0, 500).forEach(i -> sample(2 * i, gpu("GPU-a", i % 100)));
 
-    GetGpuHistoryResponse message = past.message();
+    GetGpuHistoryResponse message = message();
     assertThat(message.getGpus(0).getUtilizationPercentList()).hasSize(150).endsWith(99);
     assertThat(message.getEnd()).isEqualTo(Messages.timestamp(BEGIN.plusSeconds(998)));
   }
@@ -81,11 +96,11 @@ class GpuPastTest {
     sample(2, Gpu.silent(0, "GPU-a", Optional.empty(), Optional.empty(), GpuHealth.HEALTHY));
     sample(4, gpu("GPU-a", 7), gpu("GPU-b", 9));
 
-    GpuHistory first = past.message().getGpus(0);
+    GpuHistory first = message().getGpus(0);
     assertThat(first.getUtilizationPercentList()).containsExactly(5, -1, 7);
     assertThat(first.getMemoryMebibytesList()).containsExactly(3, -1, 3);
     assertThat(first.getTemperatureCelsiusList()).containsExactly(-1, -1, -1);
     assertThat(first.getPowerWattsList()).containsExactly(62, -1, 62);
-    assertThat(past.message().getGpus(1).getUtilizationPercentList()).containsExactly(-1, -1, 9);
+    assertThat(message().getGpus(1).getUtilizationPercentList()).containsExactly(-1, -1, 9);
   }
 }
