@@ -24,7 +24,7 @@ final class Counting {
 
   /** The same without an end. */
   static String endless() {
-    return script(Integer.MAX_VALUE, "echo $i >/work/written; sleep 0.02");
+    return script(Integer.MAX_VALUE, "echo $i >/work/new; mv /work/new /work/written; sleep 0.02");
   }
 
   private static String script(int bursts, String afterEach) {

@@ -214,7 +214,9 @@ class RunCrashTest {
 
   private static void assertLostToTheEngine(Heard heard) throws IOException {
     RunExited exited = heard.exited();
-    assertThat(exited.getReason()).isEqualTo(ExitReason.EXIT_REASON_SERVER_LOST);
+    assertThat(exited.getReason())
+        .as(exited.toString())
+        .isEqualTo(ExitReason.EXIT_REASON_SERVER_LOST);
     assertThat(exited.getMessage()).startsWith("the Docker engine stopped ");
     Path written = server.runFolder(heard.runId()).resolve("work/written");
     Counting.assertHeardAtLeast(heard, Integer.parseInt(Files.readString(written).strip()));

@@ -28,8 +28,8 @@ public final class HttpOptions {
       paramLabel = "HOST:PORT|none",
       description =
           "Address on which to serve HTTP: /metrics, /healthz and /readyz, and the page of a"
-              + " registry; 'none': nowhere (default: the host of --listen; port 18882 for berthd,"
-              + " 18880 for berth-registry). Port 0 takes any free one.")
+              + " registry; 'none': nowhere (default: the host that serves calls, port 18882 for"
+              + " berthd, 18880 for berth-registry). Port 0 takes any free one.")
   private Optional<String> http = Optional.empty();
 
   @Option(

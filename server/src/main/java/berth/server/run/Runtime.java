@@ -41,7 +41,11 @@ public interface Runtime extends AutoCloseable {
    * @param at when, if that is known better than by being told
    * @param lost why the end was not the program's own doing nor ours; empty if it was
    */
-  record Exit(int code, boolean outOfMemory, Optional<Instant> at, String lost) {}
+  record Exit(int code, boolean outOfMemory, Optional<Instant> at, String lost) {
+    public Exit lostBecause(String why) {
+      return new Exit(code, outOfMemory, at, why);
+    }
+  }
 
   Info info();
 

@@ -58,6 +58,8 @@ public final class DockerRuntime implements Runtime {
   private static final Duration EVENTS_BACK = Duration.ofSeconds(60);
   // How programs end that an engine stops: by SIGKILL, or by SIGTERM.
   private static final Set<Integer> KILLED = Set.of(137, 143);
+  // What an engine says that comes back and cannot find out how a program ended.
+  private static final int NOBODY_KNOWS = 255;
   private static final Duration RETRY = Duration.ofMillis(250);
 
   /**
@@ -275,19 +277,19 @@ public final class DockerRuntime implements Runtime {
     while (true) {
       try (WaitContainerResultCallback callback = new WaitContainerResultCallback()) {
         Integer code = docker.waitContainerCmd(name(runId)).exec(callback).awaitStatusCode();
-        if (code == 0 && startedHere.contains(runId)) {
+        if (code == 0 && !outage && startedHere.contains(runId)) {
           // Just now. Of what an earlier daemon started only the engine knows when.
           return new Exit(0, false, Optional.empty(), "");
         }
         InspectContainerResponse container = docker.inspectContainerCmd(name(runId)).exec();
         if (!Boolean.TRUE.equals(container.getState().getRunning())) {
-          return exit(
-              container.getState(),
-              outage
-                  ? "the Docker engine stopped under it"
-                  : stoppedByOthers(runId, container)
-                      ? "the Docker engine stopped it, and Berth did not ask for that"
-                      : "");
+          Exit exit = exit(container.getState());
+          if (outage && (KILLED.contains(exit.code()) || exit.code() == NOBODY_KNOWS)) {
+            return exit.lostBecause("the Docker engine stopped under it");
+          }
+          return !outage && stoppedByOthers(runId, container)
+              ? exit.lostBecause("the Docker engine stopped it, and Berth did not ask for that")
+              : exit;
         }
       } catch (NotFoundException e) {
         return new Exit(0, false, Optional.empty(), "somebody has removed its container");
@@ -338,7 +340,7 @@ public final class DockerRuntime implements Runtime {
     return sent.get();
   }
 
-  private static Exit exit(InspectContainerResponse.ContainerState state, String lost) {
+  private static Exit exit(InspectContainerResponse.ContainerState state) {
     int code = state.getExitCodeLong() == null ? 0 : state.getExitCodeLong().intValue();
     Optional<Instant> at = Optional.empty();
     try {
@@ -346,8 +348,7 @@ public final class DockerRuntime implements Runtime {
     } catch (DateTimeParseException e) {
       // The engine does not know.
     }
-    return new Exit(
-        code, Boolean.TRUE.equals(state.getOOMKilled()), at, KILLED.contains(code) ? lost : "");
+    return new Exit(code, Boolean.TRUE.equals(state.getOOMKilled()), at, "");
   }
 
   @Override
