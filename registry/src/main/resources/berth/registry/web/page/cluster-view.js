@@ -8,6 +8,9 @@ import {icon, setIcon} from './icons.js';
 import {routeTo} from './route.js';
 import {clockSeconds, clockTime, count, duration, indices, moment, person, UNKNOWN} from './words.js';
 
+const LONGEST_PAUSE_MILLIS = 30_000;
+const ANSWER_MILLIS = 15_000;
+
 /** One cluster: its tasks with every attempt, and what happened to it. Fetched anew whenever the wall says it changed. */
 export class ClusterView {
   #fleet;
@@ -15,9 +18,12 @@ export class ClusterView {
   #id = '';
   #isOpen = false;
   #whole = null;
-  #painted = null;
-  #seen = '';
+  /** The news of the wall for which the whole was fetched. */
+  #fetchedFor = '';
   #isFetching = false;
+  #failures = 0;
+  #retry = null;
+  #shown = null;
   #failure = '';
   #icon = icon('running');
   #title = element('h1');
@@ -46,9 +52,9 @@ export class ClusterView {
   open(route) {
     [this.#server, this.#id] = route.parts;
     this.#isOpen = true;
-    this.#whole = null;
-    this.#painted = null;
-    this.#seen = '';
+    this.#forget();
+    this.#stopRetrying();
+    this.#shown = null;
     this.#failure = '';
     this.element.dataset.cluster = this.#id;
     this.#tasks.replaceChildren();
@@ -58,6 +64,7 @@ export class ClusterView {
 
   close() {
     this.#isOpen = false;
+    this.#stopRetrying();
   }
 
   filterChanged() {}
@@ -84,62 +91,102 @@ export class ClusterView {
     const entry = this.#fleet.get(this.#server);
     const onWall = entry?.server.clusters.find((one) => one.id === this.#id);
     // The description of a server changes with every run on it; only what is new about this cluster is worth a request.
-    const seen = onWall ? JSON.stringify(onWall) : 'not on the wall';
-    if (entry && seen !== this.#seen && !this.#isFetching) {
-      this.#seen = seen;
-      this.#fetch();
+    const news = onWall ? JSON.stringify(onWall) : 'not on the wall';
+    if (entry && news !== this.#fetchedFor && !this.#isFetching && this.#retry === null) {
+      this.#fetch(news);
     }
-    const cluster = this.#current();
+    // Of a server that the registry has forgotten nothing will be news any more.
+    const cluster = entry ? this.#newest(onWall, news) : null;
+    const isNew = this.#shown !== cluster;
+    this.#shown = cluster;
     setText(this.#title, cluster?.name || this.#id);
     if (setShown(this.#missing, !cluster)) {
       setText(this.#missing, this.#failure || (entry ? 'Loading…' : `There is no server ${this.#server}.`));
     }
     setShown(this.#icon, Boolean(cluster));
+    setShown(this.#facts.element, Boolean(cluster));
+    setShown(this.#tasks, Boolean(cluster));
     setShown(this.#notesSection, (cluster?.notes.length ?? 0) > 0);
     setText(this.#phase, cluster ? clusterPhase(cluster) : '');
     this.#cancel.show(
       Boolean(cluster) && this.mayCancel && !['ended', 'stopping'].includes(cluster.phase) && Boolean(entry?.isUp),
       `api/servers/${encodeURIComponent(this.#server)}/clusters/${encodeURIComponent(this.#id)}/cancel`,
       cluster?.name ? `${cluster.name} and all its tasks` : this.#id);
+    setAttribute(this.#head, 'data-outcome', cluster ? clusterIcon(cluster) : null);
+    setAttribute(this.element, 'data-phase', cluster?.phase);
     if (cluster) {
       setIcon(this.#icon, clusterIcon(cluster));
-      setAttribute(this.#head, 'data-outcome', clusterIcon(cluster));
-      setAttribute(this.element, 'data-phase', cluster.phase);
       this.#paintFacts();
-      if (this.#painted !== cluster) {
-        this.#painted = cluster;
+      if (isNew) {
         this.#paintTasks(cluster);
         this.#paintNotes(cluster);
       }
     }
   }
 
-  async #fetch() {
+  async #fetch(news) {
     const id = this.#id;
+    let whole = null;
+    let failure = '';
     this.#isFetching = true;
     try {
       const response = await fetch(
-        `api/servers/${encodeURIComponent(this.#server)}/clusters/${encodeURIComponent(id)}`, {cache: 'no-store'});
+        `api/servers/${encodeURIComponent(this.#server)}/clusters/${encodeURIComponent(id)}`,
+        {cache: 'no-store', signal: AbortSignal.timeout(ANSWER_MILLIS)});
       const answer = await response.json();
-      if (id === this.#id) {
-        this.#whole = response.ok ? answer : this.#whole;
-        this.#failure = response.ok ? '' : answer.error ?? `the registry answered ${response.status}`;
+      if (response.ok) {
+        whole = answer;
+      } else {
+        failure = answer.error ?? `the registry answered ${response.status}`;
       }
     } catch {
-      this.#failure = 'The registry does not answer.';
-    } finally {
-      this.#isFetching = false;
+      failure = 'The registry does not answer.';
+    }
+    this.#isFetching = false;
+    // Somebody may look at another one by now.
+    if (this.#isOpen && id === this.#id) {
+      this.#failure = failure;
+      if (whole) {
+        this.#whole = whole;
+        this.#fetchedFor = news;
+        this.#failures = 0;
+      } else {
+        this.#forget();
+        this.#retryLater();
+      }
     }
     paintSoon(this);
   }
 
-  /** With all attempts once they were fetched, with the last ones until then. */
-  #current() {
-    return this.#whole ?? this.#fleet.get(this.#server)?.server.clusters.find((one) => one.id === this.#id) ?? null;
+  #forget() {
+    this.#whole = null;
+    this.#fetchedFor = '';
+  }
+
+  #retryLater() {
+    const pause = Math.min(LONGEST_PAUSE_MILLIS, 1000 * 2 ** this.#failures++);
+    this.#retry = setTimeout(() => {
+      this.#retry = null;
+      paintSoon(this);
+    }, pause);
+  }
+
+  #stopRetrying() {
+    clearTimeout(this.#retry);
+    this.#retry = null;
+    this.#failures = 0;
+  }
+
+  /** What was fetched, unless the wall has told something since. */
+  #newest(onWall, news) {
+    if (this.#whole === null || !onWall) {
+      return this.#whole ?? onWall ?? null;
+    }
+    return news === this.#fetchedFor ? this.#whole : withOlder(onWall, this.#whole);
   }
 
   #paintFacts() {
-    const cluster = this.#current();
+    const cluster = this.#shown;
     if (!cluster) {
       return;
     }
@@ -209,6 +256,21 @@ export class ClusterView {
       element('li', {}, element('time', {title: moment(note.at)}, clockSeconds(note.at)), ' ',
         element('span', {}, note.text))));
   }
+}
+
+/**
+ * The news of the wall, which have only the last attempts and notes, with the older ones of what was fetched before: rows
+ * must not vanish for as long as a request takes.
+ */
+function withOlder(onWall, whole) {
+  const olderAttempts = (task) => (whole.tasks.find((one) => one.name === task.name)?.attempts ?? [])
+    // One that was still running then has ended since, nobody knows here how.
+    .filter((attempt) => attempt.ended !== null && attempt.number < (task.attempts[0]?.number ?? Infinity));
+  return {
+    ...onWall,
+    tasks: onWall.tasks.map((task) => ({...task, attempts: [...olderAttempts(task), ...task.attempts]})),
+    notes: [...whole.notes.filter((note) => note.at < (onWall.notes[0]?.at ?? Infinity)), ...onWall.notes],
+  };
 }
 
 function taskCell(task) {

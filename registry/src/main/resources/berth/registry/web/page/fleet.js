@@ -85,7 +85,7 @@ export class Fleet {
       const samples = message.s[name];
       // A sample may overtake the list of GPUs that it belongs to, when a GPU has just been added or lost.
       if (entry && samples.length === entry.timelines.length) {
-        samples.forEach((sample, index) => sample && entry.timelines[index].add(message.t, sample));
+        samples.forEach((sample, index) => entry.timelines[index].add(message.t, sample ?? []));
       }
     }
     this.#listener.sampled(names);

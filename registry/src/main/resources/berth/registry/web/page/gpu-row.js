@@ -57,13 +57,14 @@ export class GpuRow {
     for (const {at, write, node} of this.#times) {
       setText(node, write(at));
     }
+    const latest = timeline.latest(now());
+    setAttribute(this.element, 'data-old', timeline.isOld(now()));
     this.#meters.forEach((meter, metric) => {
-      const value = isLive ? timeline.latest[metric] : NaN;
-      setText(meter.value, meter.text(value));
+      setText(meter.value, meter.text(isLive ? latest[metric] : NaN));
       setText(meter.of, meter.limit(gpu));
       meter.line.draw(timeline, meter.top(gpu));
     });
-    setAttribute(this.#meters[2].element, 'data-hot', isLive && timeline.latest[2] >= HOT_CELSIUS);
+    setAttribute(this.#meters[2].element, 'data-hot', isLive && latest[2] >= HOT_CELSIUS);
   }
 
   #describe(server, gpu) {

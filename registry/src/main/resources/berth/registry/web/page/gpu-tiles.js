@@ -1,3 +1,4 @@
+import {now} from './clock.js';
 import {element, setAttribute, setProperty, setText} from './dom.js';
 import {describeGpu, shortHolder, stateWord} from './gpu-words.js';
 import {icon, setIcon} from './icons.js';
@@ -41,12 +42,13 @@ export class GpuTiles {
     setProperty(this.element, '--columns', String(columns));
     server.gpus.forEach((gpu, index) => {
       const {element: node, shape, value, who, line} = this.#tiles[index];
-      const latest = timelines[index].latest;
+      const latest = timelines[index].latest(now());
       setAttribute(node, 'data-gpu', gpu.uuid);
       setAttribute(node, 'data-state', gpu.state);
+      setAttribute(node, 'data-old', timelines[index].isOld(now()));
       setAttribute(node, 'data-dimmed', !matching.has(index));
       setIcon(shape, gpu.state);
-      setText(value, isLive && gpu.state !== 'unhealthy' ? whole(latest[UTIL]) : '');
+      setText(value, isLive ? whole(latest[UTIL]) : '');
       setText(who, shortened(shortHolder(gpu), columns > 4 ? 6 : 14));
       const used = isLive && gpu.memoryTotal ? latest[MEMORY] / gpu.memoryTotal : 0;
       setProperty(node, '--filled', (Number.isNaN(used) ? 0 : used).toFixed(2));
@@ -57,7 +59,7 @@ export class GpuTiles {
   #describe(node) {
     const index = this.#tiles.findIndex((tile) => tile.element === node);
     if (index >= 0 && this.#server !== null) {
-      node.title = describeGpu(this.#server, this.#server.gpus[index], this.#timelines[index].latest);
+      node.title = describeGpu(this.#server, this.#server.gpus[index], this.#timelines[index].latest(now()));
     }
   }
 }

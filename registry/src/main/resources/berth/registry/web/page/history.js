@@ -1,3 +1,4 @@
+import {lastSaid} from './clock.js';
 import {METRICS} from './timeline.js';
 
 /** Few at a time: scrolling through 500 servers must not take all connections that the browser has for this host. */
@@ -18,7 +19,10 @@ export class PastSamples {
   }
 
   want(name) {
-    if (!this.#known.has(name)) {
+    if (!this.#isUp(name)) {
+      // Nobody would answer; once it is back there is a gap to fill.
+      this.#known.delete(name);
+    } else if (!this.#known.has(name)) {
       this.#wanted.set(name, true);
       this.#next();
     }
@@ -39,6 +43,9 @@ export class PastSamples {
     while (this.#running < AT_ONCE && this.#wanted.size > 0) {
       const name = [...this.#wanted.keys()].at(-1);
       this.#wanted.delete(name);
+      if (!this.#isUp(name)) {
+        continue;
+      }
       this.#known.add(name);
       this.#running++;
       this.#load(name).finally(() => {
@@ -46,6 +53,10 @@ export class PastSamples {
         this.#next();
       });
     }
+  }
+
+  #isUp(name) {
+    return this.#fleet.get(name)?.isUp === true;
   }
 
   async #load(name) {
@@ -63,12 +74,14 @@ export class PastSamples {
 
   #fill(name, past) {
     const entry = this.#fleet.get(name);
+    // Whatever clock it was stamped with: no past may move the lines to where the samples of now are yet to come.
+    const end = Math.min(past.end, lastSaid());
     for (const gpu of past.gpus) {
       const timeline = entry?.timelineOf(gpu.uuid);
       METRICS.forEach((metric, row) => {
         const values = gpu[metric] ?? [];
         values.forEach((value, index) => timeline?.addPast(
-          past.end - (values.length - 1 - index) * past.stepSeconds * 1000, row, value));
+          end - (values.length - 1 - index) * past.stepSeconds * 1000, row, value));
       });
     }
   }

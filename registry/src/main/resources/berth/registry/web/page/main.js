@@ -3,11 +3,11 @@
  *
  * For tests in a browser, these stay as they are:
  * - `body[data-view]`: servers, wall, runs, clusters, queue, server, run, cluster; `body[data-wall]` in wall mode,
- *   `body[data-stale]` while the connection is lost
+ *   `body[data-stale]` while the connection is lost, or rests in a hidden tab
  * - `#connection[data-connected=true|false]`, `#banner`, `#filter`, `#help`, `[data-total=free]` and so on
  * - `[data-server=NAME]` with `data-state` up, unreachable or gone, and `data-draining`; the GPUs in it are there as soon
  *   as it has been in sight
- * - `[data-gpu=UUID]` with `data-state` and, in rows, `data-health` and `[data-metric]`
+ * - `[data-gpu=UUID]` with `data-state`, `data-old` without a sample of now and, in rows, `data-health` and `[data-metric]`
  * - `[data-run=ID]` with `data-state`, `[data-cluster=ID]` with `data-phase`, both with `data-outcome` in lists;
  *   `[data-task=NAME]`, `[data-attempt=NUMBER]`, `[data-waiting]`
  * - `#output` with `.line[data-stream=out|err]`, `.output-status`, `.follow`
@@ -118,8 +118,12 @@ class Page {
     this.#past.forget();
   }
 
-  disconnected() {
-    this.#connection.disconnected();
+  disconnected(since) {
+    this.#connection.disconnected(since);
+  }
+
+  resting(since) {
+    this.#connection.resting(since);
   }
 
   event(name, data) {
@@ -132,6 +136,7 @@ class Page {
         this.#view?.wantPast?.();
       }
     } else if (name === 'samples') {
+      setRegistryTime(data.t);
       this.#fleet.applySamples(data);
     }
   }
@@ -186,6 +191,8 @@ class Page {
   #tick() {
     this.#connection.show();
     this.#view?.tick();
+    // Samples that stay away make the total power unknown.
+    paintSoon(this);
     setText(document.getElementById('wall-clock'), clockTime(Date.now(), Date.now()));
   }
 

@@ -1,8 +1,10 @@
+import {whileHidden} from './hidden-tab.js';
+
 const LONGEST_PAUSE_MILLIS = 5_000;
 
 /**
  * Reads the output of a run. The browser resumes a broken stream where it was; only when it gives up, because the registry
- * answered with an error, this begins anew from the last offset that was seen.
+ * answered with an error, this begins anew from the last offset that was seen. So it does after a rest in a hidden tab.
  */
 export class OutputStream {
   #url;
@@ -11,8 +13,13 @@ export class OutputStream {
   #retry = null;
   #failures = 0;
   #offset = null;
+  #resting = false;
+  #watchNoMore = null;
 
-  /** The listener has `output(data)`, `truncated(data)`, `exited(data)`, `failed(data)`, `opened()` and `waiting()`. */
+  /**
+   * The listener has `output(data)`, `truncated(data)`, `exited(data)`, `failed(data)`, `opened()`, `waiting()` and
+   * `resting()`.
+   */
   constructor(server, run, listener) {
     this.#url = `api/servers/${encodeURIComponent(server)}/runs/${encodeURIComponent(run)}/output`;
     this.#listener = listener;
@@ -22,10 +29,31 @@ export class OutputStream {
   open(from) {
     this.close();
     this.#offset = from;
+    this.#watchNoMore = whileHidden(() => this.#rest(), () => this.#seen());
     this.#connect();
   }
 
   close() {
+    this.#watchNoMore?.();
+    this.#watchNoMore = null;
+    this.#resting = false;
+    this.#disconnect();
+  }
+
+  #rest() {
+    this.#resting = true;
+    this.#disconnect();
+    this.#listener.resting();
+  }
+
+  #seen() {
+    if (this.#resting) {
+      this.#resting = false;
+      this.#connect();
+    }
+  }
+
+  #disconnect() {
     clearTimeout(this.#retry);
     this.#source?.close();
     this.#source = null;

@@ -136,7 +136,12 @@ export class Overview {
     this.#cards.show(this.#matching.keys());
     for (const [name, matching] of this.#matching) {
       if (this.#stale.has(name) || before.get(name) !== matching) {
-        this.#cards.get(name).changed(this.#fleet.get(name), matching);
+        const card = this.#cards.get(name);
+        card.changed(this.#fleet.get(name), matching);
+        if (card.inSight) {
+          // It may have come back by now.
+          this.#past.want(name);
+        }
       }
     }
     this.#stale.clear();

@@ -22,6 +22,7 @@ export class RunView {
   #stream = null;
   #hasOutput = false;
   #exited = false;
+  #truncated = new Set();
   #icon = icon('running');
   #title = element('h1');
   #state = element('span', {class: 'detail-state'});
@@ -157,6 +158,7 @@ export class RunView {
   #follow(from) {
     this.#hasOutput = false;
     this.#exited = false;
+    this.#truncated.clear();
     this.#pane.clear();
     this.#pane.say('connecting');
     this.#stream.open(from);
@@ -172,6 +174,10 @@ export class RunView {
     this.#pane.say('connection lost, trying again');
   }
 
+  resting() {
+    this.#pane.say('paused while nobody looks');
+  }
+
   output({stream, offset, text}) {
     if (!this.#hasOutput) {
       this.#hasOutput = true;
@@ -181,6 +187,11 @@ export class RunView {
   }
 
   truncated({stream, kept}) {
+    // Each connection that begins after the cut is told of it anew.
+    if (this.#truncated.has(stream)) {
+      return;
+    }
+    this.#truncated.add(stream);
     const name = stream === 'err' ? 'standard error' : 'standard output';
     this.#pane.add('err', `\n[berth: ${name} was cut off, ${bytes(kept)} are kept]\n`);
   }

@@ -95,8 +95,8 @@ export class ServerView {
       this.#card = new ServerCard(entry, 'full');
       this.#cardPlace.append(this.#card.element);
       this.#card.setInSight(true);
-      this.#past.want(this.#name);
     }
+    this.#past.want(this.#name);
     this.#card.changed(entry, null);
     this.#paintSections(entry.server);
   }

@@ -6,25 +6,40 @@
 export const METRICS = ['util', 'memory', 'temperature', 'power'];
 export const SLOTS = 150;
 export const SLOT_MILLIS = 2000;
+/** Samples come each second; one that is older says nothing about now. */
+const OLD_MILLIS = 10_000;
+const NOTHING = new Float32Array(METRICS.length).fill(NaN);
 
 export class Timeline {
   #values = new Float32Array(METRICS.length * SLOTS).fill(NaN);
   /** The number of the newest slot, counted from 1970; 0 before the first sample. */
   #newest = 0;
-  /** The newest sample in the order of METRICS; NaN where unknown. */
-  latest = new Float32Array(METRICS.length).fill(NaN);
+  #latest = new Float32Array(METRICS.length).fill(NaN);
+  #sampledAt = -Infinity;
 
   get newestSlot() {
     return this.#newest;
+  }
+
+  /** Whether the newest sample is not of now any more, by the registry's clock as all times here. */
+  isOld(now) {
+    // A clock that was set back leaves samples in the future, which are as old as any.
+    return Math.abs(now - this.#sampledAt) > OLD_MILLIS;
+  }
+
+  /** The newest sample in the order of METRICS; NaN where unknown, which an old sample is altogether. */
+  latest(now) {
+    return this.isOld(now) ? NOTHING : this.#latest;
   }
 
   /** Adds a sample of now: numbers or nulls in the order of METRICS. */
   add(time, sample) {
     const slot = Math.floor(time / SLOT_MILLIS);
     this.#moveTo(slot);
+    this.#sampledAt = time;
     for (let metric = 0; metric < METRICS.length; metric++) {
       const value = sample[metric] ?? NaN;
-      this.latest[metric] = value;
+      this.#latest[metric] = value;
       this.#values[metric * SLOTS + (slot % SLOTS)] = value;
     }
   }

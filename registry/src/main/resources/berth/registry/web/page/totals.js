@@ -1,3 +1,4 @@
+import {now} from './clock.js';
 import {element, setAttribute, setProperty, setShown, setText} from './dom.js';
 import {GPU_STATES} from './gpu-words.js';
 import {icon} from './icons.js';
@@ -22,7 +23,7 @@ export function countFleet(entries) {
     server.gpus.forEach((gpu, index) => {
       // Free, but nobody gets it: counting it would send people to a server that refuses them.
       totals[gpu.state === 'free' && server.draining ? 'draining' : gpu.state]++;
-      const power = timelines[index].latest[3];
+      const power = timelines[index].latest(now())[3];
       if (!Number.isNaN(power)) {
         totals.power = (Number.isNaN(totals.power) ? 0 : totals.power) + power;
       }

@@ -1,9 +1,8 @@
 import {EventStreamParser} from './event-stream.js';
+import {whileHidden} from './hidden-tab.js';
 
 const LONGEST_PAUSE_MILLIS = 5_000;
 const SILENCE_MILLIS = 25_000;
-/** Browsers open six connections to a host at most: forgotten tabs must not keep them all. */
-const HIDDEN_MILLIS = 60_000;
 
 /**
  * Keeps a stream of `/api/wall` open for as long as the page lives: reconnects with growing pauses, takes a long silence
@@ -15,16 +14,20 @@ export class WallConnection {
   #abort = null;
   #retry = null;
   #watchdog = null;
-  #rest = null;
   #resting = false;
+  /** When anything came, by this browser's clock: what is shown is from then. */
+  #heardAt = Date.now();
 
-  /** The listener has `connected()`, `event(name, data)`, and `disconnected()`, which is called once per loss. */
+  /**
+   * The listener has `connected()`, `event(name, data)`, `disconnected(since)`, which is called once per loss, and
+   * `resting(since)`.
+   */
   constructor(listener) {
     this.#listener = listener;
   }
 
   open() {
-    document.addEventListener('visibilitychange', () => this.#visibilityChanged());
+    whileHidden(() => this.#rest(), () => this.#seen());
     window.addEventListener('online', () => this.#connectNow());
     this.#connect();
   }
@@ -64,6 +67,7 @@ export class WallConnection {
       if (done) {
         return;
       }
+      this.#heardAt = Date.now();
       this.#expectSomething();
       parser.push(value);
     }
@@ -80,7 +84,7 @@ export class WallConnection {
     if (this.#resting) {
       return;
     }
-    this.#listener.disconnected();
+    this.#listener.disconnected(this.#heardAt);
     const pause = Math.min(LONGEST_PAUSE_MILLIS, 250 * 2 ** this.#failures++);
     // Some chance in it, so that a restarted registry does not meet all pages in the same moment.
     this.#retry = setTimeout(() => this.#connect(), pause * (0.7 + 0.3 * Math.random()));
@@ -92,16 +96,16 @@ export class WallConnection {
     }
   }
 
-  #visibilityChanged() {
-    clearTimeout(this.#rest);
-    if (document.hidden) {
-      this.#rest = setTimeout(() => {
-        this.#resting = true;
-        clearTimeout(this.#retry);
-        this.#retry = null;
-        this.#abort?.abort();
-      }, HIDDEN_MILLIS);
-    } else if (this.#resting) {
+  #rest() {
+    this.#resting = true;
+    clearTimeout(this.#retry);
+    this.#retry = null;
+    this.#abort?.abort();
+    this.#listener.resting(this.#heardAt);
+  }
+
+  #seen() {
+    if (this.#resting) {
       this.#resting = false;
       this.#connect();
     } else {
