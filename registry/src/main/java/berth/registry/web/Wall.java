@@ -55,6 +55,9 @@ final class Wall implements AutoCloseable {
   private static final int MOST_WATCHED = 1000;
   // Not all at once: the others wait for the next second.
   private static final int NEW_LINKS_A_TICK = 100;
+  // Everything is a few megabytes with many servers, which lie in buffers until they are sent. When
+  // all viewers come back at once, the others wait for the next second.
+  private static final int WHOLE_A_TICK = 20;
   private static final int THREADS = 2;
   private static final ServerFilter ALL = ServerFilter.getDefaultInstance();
 
@@ -100,6 +103,7 @@ final class Wall implements AutoCloseable {
   private ServerWatch watch;
   private long version;
   private long lastViewerNanos;
+  private int wholeLeft;
 
   /**
    * @param roster fails as long as nobody knows who is there
@@ -123,7 +127,7 @@ final class Wall implements AutoCloseable {
           viewers.add(new Viewer(stream));
           if (viewers.size() == 1) {
             tick();
-          } else {
+          } else if (wholeLeft-- > 0) {
             // The others have been told this already.
             stream.send(serversEvent(List.copyOf(servers.values()), true));
             viewers.get(viewers.size() - 1).told = version;
@@ -353,10 +357,11 @@ final class Wall implements AutoCloseable {
     }
     byte[] news = changed.isEmpty() ? null : serversEvent(changed, false);
     byte[] everything = null;
+    wholeLeft = WHOLE_A_TICK;
     byte[] samples = samplesEvent();
     for (Viewer viewer : viewers) {
       // Who does not keep up is told the rest when it does, all of it at once.
-      if (!viewer.stream.isReady()) {
+      if (!viewer.stream.isReady() || viewer.told != before && wholeLeft-- <= 0) {
         continue;
       }
       if (viewer.told == before && news != null) {
