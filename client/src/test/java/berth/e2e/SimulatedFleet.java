@@ -400,7 +400,8 @@ final class SimulatedFleet implements AutoCloseable {
       GetGpuHistoryResponse.Builder history =
           GetGpuHistoryResponse.newBuilder()
               .setStep(Messages.duration(Duration.ofSeconds(2)))
-              .setEnd(Messages.timestamp(Instant.now()));
+              .setEnd(Messages.timestamp(Instant.now()))
+              .setAge(Messages.duration(Duration.ZERO));
       for (int i = 0; i < GPUS; i++) {
         GpuHistory.Builder gpu = GpuHistory.newBuilder().setIndex(i).setUuid(uuid(i));
         int utilization = values[i][0];
