@@ -35,8 +35,14 @@ compile_example() {
     "$gradle" --no-daemon -q -p examples/java-library clean classes
 }
 
-# The end-to-end tests with containers, in a process of their own beside all others: together the tests of `client` would
-# take twice as long, and most of the time they wait.
+# Runs tests with Gradle. --continue: one failing module must not hide the results of the others. --parallel: most of their
+# time they wait.
+test_modules() {
+  "$gradle" --no-daemon -q --continue --parallel "$@" 2>&1 | grep -v 'Malformed class file'
+}
+
+# The end-to-end tests with containers, in a process of their own beside the others of `client`: together they would take
+# twice as long.
 test_with_containers() {
   # In place of the shell, so that whoever ends it ends the tests.
   BERTH_REGISTRY=none exec "$JAVA_HOME/bin/java" @client/build/junit.args --include-tag docker \
@@ -78,13 +84,12 @@ build_images || failures=$((failures + 1))
 if step "Compiling with all lint warnings as errors" "$gradle" --no-daemon -q testClasses installDist; then
   step "Compiling the example project against the published library" compile_example || failures=$((failures + 1))
   "$gradle" --no-daemon -q :client:junitArguments || failures=$((failures + 1))
+  test_modules test -x :client:test -x :client:junit || failures=$((failures + 1))
   container_log=$(mktemp)
   test_with_containers >"$container_log" 2>&1 &
   containers=$!
   trap 'kill "$containers" 2>/dev/null; wait "$containers"' EXIT
-  # --continue: one failing module must not hide the results of the others. --parallel: most of their time they wait.
-  "$gradle" --no-daemon -q --continue --parallel -Pclient.without=docker test 2>&1 | grep -v 'Malformed class file' ||
-    failures=$((failures + 1))
+  test_modules -Pclient.without=docker :client:test || failures=$((failures + 1))
   wait "$containers" || failures=$((failures + 1))
   trap - EXIT
   cat "$container_log"

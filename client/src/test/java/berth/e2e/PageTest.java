@@ -3,6 +3,7 @@ package berth.e2e;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
+import berth.rpc.Address;
 import java.io.IOException;
 import java.net.ServerSocket;
 import java.nio.file.Files;
@@ -223,6 +224,23 @@ class PageTest {
     }
     run.destroy();
     run.waitFor();
+  }
+
+  @Test
+  void manyServersAreSmallAndAllAreThere() throws Exception {
+    try (SimulatedFleet fleet = new SimulatedFleet(new Address("127.0.0.1", port), 150)) {
+      fleet.begin();
+      open("");
+      // With the one that is real.
+      browser.awaitText("[data-total=up]", "151");
+      browser.waitFor("[data-server=gpu150]");
+      browser.awaitText("[data-total=runs]", "150");
+      browser.type("/");
+      browser.type("server:gpu149 state:up");
+      browser.awaitGone("[data-server=gpu10]");
+      browser.waitFor("[data-server=gpu149] [data-gpu][data-state=reserved]");
+      browser.assertNothingComplained();
+    }
   }
 
   @Test

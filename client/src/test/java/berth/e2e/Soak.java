@@ -131,6 +131,7 @@ final class Soak {
       busy.add(threads.submit(() -> guarded("breaking", faults::run)));
       begin(parts, threads, busy);
       calm.await(time);
+      awaitSomethingOfEverything();
       calm.begin();
       for (Future<?> each : busy) {
         each.get();
@@ -141,6 +142,15 @@ final class Soak {
     } finally {
       timer.shutdownNow();
       threads.shutdownNow();
+    }
+  }
+
+  // A short soak on a busy machine may be over before anything has ended.
+  private void awaitSomethingOfEverything() throws InterruptedException {
+    long deadline = System.nanoTime() + SETTLE.toNanos();
+    while ((tally.clusters() == 0 || tally.runs() == 0 || tally.allFaults() == 0)
+        && System.nanoTime() - deadline < 0) {
+      calm.await(LOOK);
     }
   }
 
