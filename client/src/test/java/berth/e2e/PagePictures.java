@@ -31,7 +31,7 @@ final class PagePictures {
       picture(browser, args[1], "", target.resolve("page-light.png"));
       browser.prefer("dark");
       picture(browser, args[1], "", target.resolve("page-dark.png"));
-      picture(browser, args[1], "#/run/gpu01/run-gpu01", target.resolve("page-run.png"));
+      picture(browser, args[1], "#/run/gpu001/run-gpu001", target.resolve("page-run.png"));
       browser.size(Browser.PHONE);
       picture(browser, args[1], "", target.resolve("page-phone.png"));
       browser.size(new Dimension(1920, 1080));

@@ -237,7 +237,7 @@ class PageTest {
       browser.awaitText("[data-total=runs]", "150");
       browser.type("/");
       browser.type("server:gpu149 state:up");
-      browser.awaitGone("[data-server=gpu10]");
+      browser.awaitGone("[data-server=gpu010]");
       browser.waitFor("[data-server=gpu149] [data-gpu][data-state=reserved]");
       browser.assertNothingComplained();
     }

@@ -168,7 +168,7 @@ final class SimulatedFleet implements AutoCloseable {
 
     Simulated(int number, int port) {
       this.number = number;
-      this.name = "gpu%02d".formatted(number + 1);
+      this.name = "gpu%03d".formatted(number + 1);
       this.random = new Random(number);
       this.model = MODELS.get(number % MODELS.size());
       this.address = new Address("127.0.0.1", port);
