@@ -5,7 +5,6 @@ import static org.awaitility.Awaitility.await;
 
 import berth.rpc.Address;
 import java.io.IOException;
-import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -28,8 +27,8 @@ class PageTest {
       "const page = document.documentElement; return page.scrollWidth - page.clientWidth";
 
   @TempDir private Path folder;
-  private final int port = freePort();
-  private final int httpPort = freePort();
+  private final int port = RunServer.freePort();
+  private final int httpPort = RunServer.freePort();
   private final List<AutoCloseable> parts = new ArrayList<>();
   private Daemon registry;
   private Daemon gpu01;
@@ -50,14 +49,6 @@ class PageTest {
     }
     // The browser's processes go one after the other.
     await().untilAsserted(() -> assertThat(Leftovers.processesIn(folder)).isEmpty());
-  }
-
-  private static int freePort() {
-    try (ServerSocket socket = new ServerSocket(0)) {
-      return socket.getLocalPort();
-    } catch (IOException e) {
-      throw new AssertionError(e);
-    }
   }
 
   private Daemon startRegistry(String... options) throws IOException {

@@ -67,10 +67,13 @@ final class RunServer implements AutoCloseable {
     start();
   }
 
-  // Not one that the kernel gives to those who connect, while the daemon is not there.
-  private static int freePort() {
+  /**
+   * A port that nobody has: not one that the kernel gives to those who connect while a daemon is
+   * not there, and none of those that servers give to tasks in tests.
+   */
+  static int freePort() {
     while (true) {
-      int port = ThreadLocalRandom.current().nextInt(21_000, 32_000);
+      int port = ThreadLocalRandom.current().nextInt(26_000, 32_000);
       try (ServerSocket socket = new ServerSocket(port, 1, InetAddress.getLoopbackAddress())) {
         return socket.getLocalPort();
       } catch (IOException e) {
