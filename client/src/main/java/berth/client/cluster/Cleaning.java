@@ -1,10 +1,7 @@
 package berth.client.cluster;
 
 import berth.rpc.BerthException;
-import berth.rpc.Reason;
 import java.util.Locale;
-import java.util.stream.Collectors;
-import java.util.stream.Stream;
 
 /** What becomes of tasks when their cluster is done or has failed. */
 public enum Cleaning {
@@ -28,18 +25,6 @@ public enum Cleaning {
    * @throws BerthException if it is none
    */
   public static Cleaning parse(String word) {
-    return Stream.of(values())
-        .filter(each -> each.word().equals(word))
-        .findFirst()
-        .orElseThrow(
-            () ->
-                new BerthException(
-                    Reason.INVALID,
-                    "'"
-                        + word
-                        + "' is none of "
-                        + Stream.of(values())
-                            .map(Cleaning::word)
-                            .collect(Collectors.joining(", "))));
+    return Words.parse(word, values(), Cleaning::word);
   }
 }

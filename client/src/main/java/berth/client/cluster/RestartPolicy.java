@@ -1,10 +1,7 @@
 package berth.client.cluster;
 
 import berth.rpc.BerthException;
-import berth.rpc.Reason;
 import java.util.Locale;
-import java.util.stream.Collectors;
-import java.util.stream.Stream;
 
 /** Which ends of a task are a reason to start it again. */
 public enum RestartPolicy {
@@ -33,19 +30,7 @@ public enum RestartPolicy {
    * @throws BerthException if it is none
    */
   public static RestartPolicy parse(String word) {
-    return Stream.of(values())
-        .filter(each -> each.word().equals(word))
-        .findFirst()
-        .orElseThrow(
-            () ->
-                new BerthException(
-                    Reason.INVALID,
-                    "'"
-                        + word
-                        + "' is none of "
-                        + Stream.of(values())
-                            .map(RestartPolicy::word)
-                            .collect(Collectors.joining(", "))));
+    return Words.parse(word, values(), RestartPolicy::word);
   }
 
   /** Whether a task that ended so is to be started again, as far as there is budget for it. */
