@@ -19,6 +19,7 @@ case @NAME@,${LC_ALL:-${LC_CTYPE:-${LANG:-}}} in
   *) export LC_ALL=C.UTF-8 ;;
 esac
 lib=$home/lib
+# Out of memory it ends at once: what it leaves is made for that, and a process that is half alive is not.
 # The archive of parsed classes belongs to one JVM and one place; where it does not fit, Java starts without it.
-exec "$java" -Xshare:auto -XX:SharedArchiveFile="$lib/@NAME@.jsa" -Xlog:disable -Xlog:all=error:stderr @OPTIONS@ \
-  -Dberth.home="$home" $BERTH_JAVA_OPTS -cp "@CLASSPATH@" @MAIN@ "$@"
+exec "$java" -Xshare:auto -XX:SharedArchiveFile="$lib/@NAME@.jsa" -Xlog:disable -Xlog:all=error:stderr -XX:+ExitOnOutOfMemoryError \
+  @OPTIONS@ -Dberth.home="$home" $BERTH_JAVA_OPTS -cp "@CLASSPATH@" @MAIN@ "$@"

@@ -9,7 +9,9 @@ usage() {
   cat <<'TEXT'
 Usage: scripts/bench.sh [--seconds N] [--rounds N] BENCHMARK
   reservations   reserving GPUs: berthd through gRPC, and the old algorithm with fasteners in its own processes
-  runs           running programs: RunCode, and docker run --rm of the same image on an engine of its own; only as root
+  runs           running programs: RunCode, and docker run --rm of the same image on an engine of its own; and what it
+                 costs that their records are flushed to disk; only as root
+  year           a berthd with 10,000 runs that are over and 1,000 that wait: start, memory, 'berth runs', idle CPU
   registry       10,000 simulated servers report to one registry, and 1,000 to one on etcd: what it costs, how fast it
                  answers meanwhile, and how fast RPyC's registry does
   cluster        from the request of a cluster to the start of all of its tasks on 2, 8, 32 and 64 simulated servers, and
@@ -52,7 +54,7 @@ start_server() {
   local name=$1 gpus=$2 log=$folder/$1.log
   shift 2
   : >"$log"
-  mkdir "$folder/$name"
+  mkdir -p "$folder/$name"
   build/install/berth/bin/berthd --listen 127.0.0.1:0 --name "$name" --simulate-gpus "$gpus" \
     --lock-dir "$folder/$name" --state-dir "$folder/$name/state" "$@" 2>"$log" &
   server=$!
@@ -108,17 +110,79 @@ runs() {
   step "Making an image" make_image "$image"
   start_server docker 4 --runtime docker --docker "$DOCKER_HOST"
   docker=$address docker_pid=$server
-  start_server process 4 --runtime process
+  start_server process 4 --runtime process --allow-root
   machine
   docker version --format 'Docker {{.Server.Version}}, client {{.Client.Version}}'
   run_class berth.bench.RunBench "$image" "$rounds" "$docker" "$docker_pid" "$address" "$server"
+  BERTH_JAVA_OPTS=-Dberth.unflushed=true start_server unflushed 4 --runtime docker --docker "$DOCKER_HOST"
+  run_class berth.bench.FlushBench "$image" "$rounds" "$docker" "$address"
+}
+
+# Holds the lock of GPU 0 in folder $1 as a process that is not Berth's, until it is killed.
+hold_gpu() {
+  python3 -c '
+import fcntl, sys, time
+lock = open(sys.argv[1] + "/tmp_lock_gpu0", "a")
+fcntl.lockf(lock, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(100000)' "$1" >"$folder/held" &
+  servers+=($!)
+  until grep -qs held "$folder/held"; do sleep 0.1; done
+}
+
+# Time of all threads of process $1 so far, in hundredths of a second.
+cpu_ticks() {
+  sed 's/.*) //' "/proc/$1/stat" | cut -d ' ' -f 12,13 | tr ' ' +
+}
+
+# What was measured, and what it should be below.
+measured() {
+  printf '%-40s %8s %s (target: below %s)\n' "$1" "$2" "$3" "$4"
+}
+
+year() {
+  local started ended ticks
+  require jdk gradle python3-fasteners
+  step "Building Berth" gradle --no-daemon -q installDist :client:testClasses
+  mkdir "$folder/year"
+  : >"$folder/year/tmp_lock_gpu0"
+  hold_gpu "$folder/year"
+  start_server year 1 --runtime process --allow-root
+  build/install/berth/bin/berth run --server "$address" -- echo hello
+  build/install/berth/bin/berth run --server "$address" --detach --gpus 1 -- true
+  kill "$server"
+  wait "$server" || true
+  step "Making a year of runs" run_class berth.bench.YearBench "$folder/year/state/runs" 10000 1000
+  machine
+  : >"$folder/year.log"
+  started=$(date +%s%N)
+  build/install/berth/bin/berthd --listen 127.0.0.1:0 --name year --simulate-gpus 1 --lock-dir "$folder/year" \
+    --state-dir "$folder/year/state" --keep-runs 365d --runtime process --allow-root 2>"$folder/year.log" &
+  server=$!
+  servers+=("$server")
+  until grep -q ' listens on ' "$folder/year.log"; do sleep 0.02; done
+  ended=$(date +%s%N)
+  await_address "$folder/year.log"
+  measured start $(((ended - started) / 1000000)) ms '5000 ms'
+  build/install/berth/bin/berth runs --server "$address" >"$folder/runs"
+  started=$(date +%s%N)
+  build/install/berth/bin/berth runs --server "$address" >"$folder/runs"
+  ended=$(date +%s%N)
+  measured "berth runs, $(grep -c '^run-' "$folder/runs") lines" $(((ended - started) / 1000000)) ms '1000 ms'
+  # What the start leaves to do.
+  sleep 40
+  ticks=$(($(cpu_ticks "$server")))
+  sleep "$((seconds * 3))"
+  ticks=$(($(cpu_ticks "$server") - ticks))
+  measured 'idle, share of a core' "$(awk "BEGIN { printf \"%.2f\", $ticks / ($seconds * 3) }")" % '1 %'
+  measured 'resident memory' $(($(sed -n 's/^VmRSS:[[:space:]]*\([0-9]*\).*/\1/p' "/proc/$server/status") / 1024)) MB '250 MB'
 }
 
 # Starts a registry, and sets $address and $server as start_server does. Arguments are options of berth-registry.
 start_registry() {
   local log=$folder/registry.log
   : >"$log"
-  build/install/berth/bin/berth-registry --listen 127.0.0.1:0 --discovery-port 0 "$@" 2>"$log" &
+  build/install/berth/bin/berth-registry --listen 127.0.0.1:0 --discovery-port 0 --max-connections-per-client 40000 "$@" 2>"$log" &
   server=$!
   servers+=("$server")
   await_address "$log"
@@ -184,7 +248,7 @@ while [ $# -gt 0 ]; do
       usage
       exit 0
       ;;
-    reservations | runs | registry | cluster | page) benchmark=$1 ;;
+    reservations | runs | year | registry | cluster | page) benchmark=$1 ;;
     *)
       usage >&2
       exit 2

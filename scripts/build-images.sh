@@ -11,12 +11,13 @@ Usage: scripts/build-images.sh [OPTION]... [NAME]...
 Builds images of dockerfiles/ in the engine of DOCKER_HOST, else in this machine's own. Without NAME: the CPU variants
 of all of them. What is up to date is left alone; what was built before, in whichever engine, is loaded from the cache.
 
-  tensorflow   berth/tensorflow:2.21
-  pytorch      berth/pytorch:2.13
-  caffe        berth/caffe:1.0
-  berthd       berth/berthd:VERSION of Berth
-  registry     berth/registry:VERSION of Berth
+  tensorflow   berth.invalid/tensorflow:2.21
+  pytorch      berth.invalid/pytorch:2.13
+  caffe        berth.invalid/caffe:1.0
+  berthd       berth.invalid/berthd:VERSION of Berth
+  registry     berth.invalid/registry:VERSION of Berth
 
+No host has the name berth.invalid (RFC 6761), so no registry can offer other images under these names.
 The first three have a second tag with -cpu or -gpu at its end; the plain one is the variant that was asked for last.
 
   --gpu              the GPU variants of tensorflow, pytorch and caffe; needs a registry and a package index
@@ -77,11 +78,11 @@ export DOCKER_BUILDKIT=${DOCKER_BUILDKIT:-0}
 
 tag_of() {
   case $1 in
-    tensorflow) echo berth/tensorflow:2.21 ;;
-    pytorch) echo berth/pytorch:2.13 ;;
-    caffe) echo berth/caffe:1.0 ;;
-    berthd | registry) echo "berth/$1:$(sed -n "s/^  version = '\(.*\)'/\1/p" build.gradle)" ;;
-    base-*) echo "berth/$1:bookworm" ;;
+    tensorflow) echo berth.invalid/tensorflow:2.21 ;;
+    pytorch) echo berth.invalid/pytorch:2.13 ;;
+    caffe) echo berth.invalid/caffe:1.0 ;;
+    berthd | registry) echo "berth.invalid/$1:$(sed -n "s/^  version = '\(.*\)'/\1/p" build.gradle)" ;;
+    base-*) echo "berth.invalid/$1:bookworm" ;;
   esac
 }
 
@@ -156,7 +157,7 @@ provide() {
   fi
   if ! $force && has "$tag" "$recipe"; then
     how='up to date'
-  elif ! $force && [ -e "$file" ] && step "Loading $tag from the cache" docker load -q -i "$file"; then
+  elif ! $force && [ -e "$file" ] && step "Loading $tag from the cache" load "$file" "$tag"; then
     how=loaded
   else
     "make_${name%%-*}" "$name" "$tag" "$recipe"
@@ -174,6 +175,19 @@ provide() {
     step "Writing $tag to $save" save_to "$save/${tag//[\/:]/-}.tar" "$file" "${tags[@]}"
   fi
   summary+=("$tag: $how, $(megabytes "$tag") MB, $((SECONDS - start)) s")
+}
+
+# Loads a file of the cache; one of an earlier version has the image under another name.
+load() {
+  local file=$1 tag=$2 loaded name
+  loaded=$(docker load -q -i "$file" | sed -n 's/^Loaded image: //p')
+  if [[ $'\n'$loaded$'\n' == *$'\n'"$tag"$'\n'* ]]; then
+    return 0
+  fi
+  docker tag "${loaded%%$'\n'*}" "$tag"
+  while read -r name; do
+    docker image rm --no-prune "$name"
+  done <<<"$loaded"
 }
 
 save_to_cache() {

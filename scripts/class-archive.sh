@@ -58,7 +58,7 @@ registry=$address
 # Two, because there may be no Docker engine in which to run something.
 start berthd berthd --name docker --simulate-gpus 4 --lock-dir "$work" --state-dir "$work/state"
 start berthd-process berthd --name process --simulate-gpus 4 --lock-dir "$work" --state-dir "$work/process" \
-  --runtime process --registry "$registry"
+  --runtime process --allow-root --registry "$registry"
 record berth
 "$bin/berth" gpus --server "$address" >/dev/null
 record berth-run

@@ -73,7 +73,7 @@ YAML
   else
     say "No Docker engine can be started here (see below); the jobs run as plain processes."
     [ ! -s "$state/engine.log" ] || tail -n 3 "$state/engine.log" >&2
-    runtime=(--runtime process)
+    runtime=(--runtime process --allow-root)
     job=(--interpreter sh)
   fi
 }

@@ -108,6 +108,8 @@ if step "Compiling with all lint warnings as errors" "$gradle" --no-daemon -q te
   trap - EXIT
   cat "$container_log"
   rm "$container_log"
+  # The kept inputs are among the tests; this looks for new ones.
+  step "Fuzzing for a minute" scripts/fuzz.sh --together --minutes 1 || steps_failed=$((steps_failed + 1))
 else
   steps_failed=$((steps_failed + 1))
 fi
@@ -116,7 +118,7 @@ tests=$(count tests 'test-results*')
 skipped=$(count skipped 'test-results*')
 first_failures=
 failed=0
-for module in proto server registry client; do
+for module in proto server registry client fuzz; do
   if [ ! -e "$module/build/test-results/TEST-junit-jupiter.xml" ]; then
     say "the tests of $module did not come to their end"
     steps_failed=$((steps_failed + 1))

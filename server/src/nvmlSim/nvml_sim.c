@@ -21,6 +21,8 @@
  *     processes              it can list processes; implied by a process line
  *     process PID MIB        MIB may be '-': the driver does not tell
  *     status CODE            every query of this GPU returns this error, such as 15 (lost)
+ *     recovery_action NUMBER what the driver says that the GPU needs: 0 nothing, 1 reset, 2 reboot, 3 drain P2P,
+ *                            4 drain and reset
  *     xid NUMBER CODE        the NUMBERth critical error; each NUMBER is reported once, in ascending order
  *     nvlink INDEX COUNT     links to another GPU; stands with both of them
  *     nvswitch COUNT         links to a switch, through which it reaches every GPU that has such links
@@ -50,6 +52,8 @@ enum {
     DRIVER_NOT_LOADED = 9, TIMEOUT = 10
 };
 
+enum { FIELD_RECOVERY_ACTION = 230, TYPE_UNSIGNED_INT = 1 };
+
 enum { MAX_GPUS = 64, MAX_PROCESSES = 256, TEXT = 96, EVENT_XID = 8, LINKS = 18, REMOTE_GPU = 0, REMOTE_SWITCH = 2 };
 
 typedef unsigned long long u64;
@@ -68,6 +72,12 @@ typedef struct { unsigned version; u64 total, reserved, free, used; } MemoryInfo
 typedef struct { unsigned gpu, memory; } Utilization;
 typedef struct { unsigned pid; u64 usedGpuMemory; } ProcessInfoV1;
 typedef struct { unsigned pid; u64 usedGpuMemory; unsigned gpuInstanceId, computeInstanceId; } ProcessInfo;
+typedef struct {
+    unsigned fieldId, scopeId;
+    long long timestamp, latencyUsec;
+    int valueType, nvmlReturn;
+    union { double dVal; int siVal; unsigned uiVal; unsigned long ulVal; u64 ullVal; long long sllVal; unsigned short usVal; } value;
+} FieldValue;
 typedef struct { void *device; u64 eventType, eventData; unsigned gpuInstanceId, computeInstanceId; } EventData;
 
 _Static_assert(sizeof(PciInfo) == 68, "nvmlPciInfo_t");
@@ -76,16 +86,17 @@ _Static_assert(sizeof(MemoryInfoV2) == 40, "nvmlMemory_v2_t");
 _Static_assert(sizeof(Utilization) == 8, "nvmlUtilization_t");
 _Static_assert(sizeof(ProcessInfoV1) == 16, "nvmlProcessInfo_v1_t");
 _Static_assert(sizeof(ProcessInfo) == 24, "nvmlProcessInfo_t");
+_Static_assert(sizeof(FieldValue) == 40, "nvmlFieldValue_t");
 _Static_assert(sizeof(EventData) == 32, "nvmlEventData_t");
 
 typedef struct {
     char uuid[TEXT], name[TEXT], bus[TEXT];
-    int has_memory, has_utilization, has_temperature, has_power, has_ecc, has_mig, has_processes;
+    int has_memory, has_utilization, has_temperature, has_power, has_ecc, has_mig, has_processes, has_recovery_action;
     u64 memory_total, memory_used, ecc[2];
     unsigned utilization[2], temperature, power, power_limit, mig, process_count, nvswitch;
     ProcessInfo process[MAX_PROCESSES];
     int status;
-    unsigned xid_number, xid_code;
+    unsigned xid_number, xid_code, recovery_action;
     unsigned nvlink[MAX_GPUS];
     int pcie[MAX_GPUS]; /* -1: not told */
 } Gpu;
@@ -162,6 +173,8 @@ static void parse_line(Host *h, char *line) {
         p->pid = first, p->usedGpuMemory = mib(b), p->gpuInstanceId = p->computeInstanceId = ~0u;
     } else if (strcmp(key, "status") == 0) {
         g->status = (int)first;
+    } else if (strcmp(key, "recovery_action") == 0) {
+        g->has_recovery_action = 1, g->recovery_action = first;
     } else if (strcmp(key, "xid") == 0 && first > g->xid_number) {
         g->xid_number = first, g->xid_code = second;
     } else if (strcmp(key, "nvswitch") == 0) {
@@ -416,6 +429,26 @@ API int nvmlDeviceGetTotalEccErrors(void *device, int type, int counter, u64 *co
 #if NVML_SIM_GENERATION >= 2
 API int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pending) {
     QUERY(device, g->has_mig, *current = *pending = g->mig);
+}
+#endif
+
+/* What a driver of that age knows of field values: nothing, none of our fields, all of them. */
+#if NVML_SIM_GENERATION >= 2
+API int nvmlDeviceGetFieldValues(void *device, int count, FieldValue *values) {
+    if (count < 1 || values == NULL) {
+        return INVALID_ARGUMENT;
+    }
+    QUERY(device, 1, for (int i = 0; i < count; i++) {
+        FieldValue *v = &values[i];
+        int known = NVML_SIM_GENERATION >= 3 && v->fieldId == FIELD_RECOVERY_ACTION && g->has_recovery_action;
+        v->nvmlReturn = known ? SUCCESS : NOT_SUPPORTED;
+        if (known) {
+            /* Only the member of that type is written, as the real one does. */
+            memset(&v->value, 0xff, sizeof v->value);
+            v->valueType = TYPE_UNSIGNED_INT;
+            v->value.uiVal = g->recovery_action;
+        }
+    });
 }
 #endif
 

@@ -28,8 +28,11 @@ final class Architecture {
               "io.netty.handler.codec.http", file -> file.isIn("berth.http"), "berth.http"),
           new Confined(
               "com.sun.jna",
-              file -> file.isIn("berth.server.gpu") || file.isIn("berth.server.reservation"),
-              "berth.server.gpu and berth.server.reservation"),
+              file ->
+                  file.isIn("berth.server.gpu")
+                      || file.isIn("berth.server.reservation")
+                      || file.isIn("berth.server.run.mount"),
+              "berth.server.gpu, berth.server.reservation and berth.server.run.mount"),
           new Confined(
               "com.github.dockerjava",
               file -> file.isIn("berth.server.run.docker"),

@@ -5,7 +5,7 @@ final class Blocks {
   private boolean began;
 
   void print(String part) {
-    System.out.print((began ? "\n" : "") + part);
+    Terminal.print((began ? "\n" : "") + part);
     began = true;
   }
 }

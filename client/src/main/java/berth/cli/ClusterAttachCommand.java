@@ -82,6 +82,6 @@ final class ClusterAttachCommand implements Callable<Integer> {
   }
 
   private static void note(String text) {
-    System.err.println("berth: " + Terminal.clean(text));
+    Terminal.note(text);
   }
 }

@@ -5,6 +5,7 @@ import berth.client.ThisUser;
 import berth.client.cluster.ClusterStates;
 import berth.command.ExitCode;
 import berth.rpc.BerthException;
+import berth.rpc.PlainText;
 import berth.v1.CancelClusterRequest;
 import berth.v1.ClusterStatus;
 import java.util.ArrayList;
@@ -116,7 +117,7 @@ final class ClusterCancelCommand implements Callable<Integer> {
 
           @Override
           public void lost(BerthException why) {
-            progress.note(Terminal.clean(why.getMessage()) + "; trying again");
+            progress.note(why.getMessage() + "; trying again");
           }
         };
     ClusterStatus last = new FollowedCluster(found.client(), watcher).follow(found.id());
@@ -125,7 +126,7 @@ final class ClusterCancelCommand implements Callable<Integer> {
   }
 
   private static String named(ClusterStatus status) {
-    return Terminal.clean(status.getName() + " (" + status.getClusterId() + ")");
+    return PlainText.clean(status.getName() + " (" + status.getClusterId() + ")");
   }
 
   private static String stopping(ClusterStatus status) {
@@ -134,7 +135,7 @@ final class ClusterCancelCommand implements Callable<Integer> {
             .flatMap(task -> ClusterStates.last(task).stream())
             .filter(ClusterStates::runs)
             .count();
-    return Terminal.clean(status.getName())
+    return PlainText.clean(status.getName())
         + " is being stopped"
         + (running == 0 ? "" : ": " + running + (running == 1 ? " task runs" : " tasks run"));
   }

@@ -8,6 +8,7 @@ import berth.client.cluster.ClusterSpec;
 import berth.client.cluster.DetachedCluster;
 import berth.client.cluster.TaskName;
 import berth.client.cluster.TaskResult;
+import berth.rpc.PlainText;
 import com.google.gson.Gson;
 import com.google.gson.GsonBuilder;
 import com.google.gson.JsonElement;
@@ -167,6 +168,6 @@ final class ClusterJson {
   }
 
   private static String line(Map<String, Object> json) {
-    return JSON.toJson(json);
+    return PlainText.escape(JSON.toJson(json));
   }
 }

@@ -158,6 +158,6 @@ final class ClusterLogsCommand implements Callable<Integer> {
   }
 
   private static void note(String text) {
-    System.err.println("berth: " + Terminal.clean(text));
+    Terminal.note(text);
   }
 }

@@ -58,7 +58,7 @@ final class ClusterPlanCommand implements Callable<Integer> {
   @Override
   public Integer call() {
     if (options.helpAsked(spec)) {
-      spec.commandLine().usage(System.out);
+      spec.commandLine().usage(spec.commandLine().getOut());
       return ExitCode.OK;
     }
     ClusterRequest request = options.request(spec);
@@ -68,11 +68,11 @@ final class ClusterPlanCommand implements Callable<Integer> {
     }
     ClusterSpec addresses = withoutPorts(plan);
     if (json) {
-      System.out.println(ClusterJson.plan(request, plan, addresses));
+      Terminal.line(ClusterJson.plan(request, plan, addresses));
     } else {
-      System.out.print(text(request, plan, addresses));
+      Terminal.print(text(request, plan, addresses));
     }
-    System.err.println("berth: ports are shown as 0: they are known when they are reserved");
+    Terminal.note("ports are shown as 0: they are known when they are reserved");
     return ExitCode.OK;
   }
 

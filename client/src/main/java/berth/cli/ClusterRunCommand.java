@@ -119,7 +119,7 @@ final class ClusterRunCommand implements Callable<Integer> {
   @Override
   public Integer call() throws IOException {
     if (options.helpAsked(spec)) {
-      spec.commandLine().usage(System.out);
+      spec.commandLine().usage(spec.commandLine().getOut());
       return ExitCode.OK;
     }
     ClusterRequest request = options.request(spec);
@@ -147,15 +147,14 @@ final class ClusterRunCommand implements Callable<Integer> {
     }
     try (RegistryClient client = registry.require()) {
       DetachedCluster cluster = new HandOver(client).submit(request);
-      System.err.println(
-          "berth: "
-              + cluster.server()
+      Terminal.note(
+          cluster.server()
               + " supervises "
               + cluster.name()
               + "; 'berth cluster attach "
               + cluster.name()
               + "' shows it");
-      System.out.println(json ? ClusterJson.detached(cluster) : cluster.id());
+      Terminal.line(json ? ClusterJson.detached(cluster) : cluster.id());
     }
     return ExitCode.OK;
   }

@@ -53,7 +53,7 @@ final class ClusterStatusCommand implements Callable<Integer> {
         ClusterStatusWatch.show(found, Terminal.ofThisProcess());
       } else {
         ClusterStatus status = found.client().get(found.id(), ServerOption.TIMEOUT);
-        System.out.print(
+        Terminal.print(
             json ? Json.line(status) + "\n" : new ClusterStatusTable(Times.here()).render(status));
       }
     }

@@ -3,6 +3,7 @@ package berth.cli;
 import berth.client.cluster.ClusterStates;
 import berth.client.cluster.TaskName;
 import berth.rpc.Messages;
+import berth.rpc.PlainText;
 import berth.v1.ClusterStatus;
 import berth.v1.TaskAttempt;
 import berth.v1.TaskStatus;
@@ -26,7 +27,7 @@ final class ClusterStatusTable {
 
   String render(ClusterStatus cluster) {
     String text =
-        Terminal.clean(cluster.getName() + " (" + cluster.getClusterId() + ")")
+        PlainText.clean(cluster.getName() + " (" + cluster.getClusterId() + ")")
             + "\n"
             + Columns.render(head(cluster));
     if (cluster.getTasksCount() > 0) {
@@ -81,7 +82,7 @@ final class ClusterStatusTable {
 
   private static void add(List<List<String>> rows, String key, String value) {
     if (!value.isEmpty()) {
-      rows.add(List.of(key, Terminal.clean(value)));
+      rows.add(List.of(key, PlainText.clean(value)));
     }
   }
 
@@ -129,11 +130,11 @@ final class ClusterStatusTable {
     cluster
         .getNotesList()
         .forEach(
-            note -> rows.add(List.of(times.time(note.getAt()), Terminal.clean(note.getText()))));
+            note -> rows.add(List.of(times.time(note.getAt()), PlainText.clean(note.getText()))));
     return rows;
   }
 
   private static String orNone(String text) {
-    return text.isEmpty() ? NONE : Terminal.clean(text);
+    return text.isEmpty() ? NONE : PlainText.clean(text);
   }
 }

@@ -2,6 +2,7 @@ package berth.cli;
 
 import berth.client.FollowedCluster;
 import berth.rpc.BerthException;
+import berth.rpc.PlainText;
 import berth.v1.ClusterStatus;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -36,7 +37,7 @@ final class ClusterStatusWatch implements FollowedCluster.Watcher {
         new FollowedCluster.Watcher() {
           @Override
           public void changed(ClusterStatus status) {
-            System.out.println(Json.line(status));
+            Terminal.line(Json.line(status));
             Screen.endIfNobodyReads();
           }
 
@@ -75,7 +76,7 @@ final class ClusterStatusWatch implements FollowedCluster.Watcher {
         status = newest.status;
         trouble = "";
       } else if (next instanceof Lost lost && screen.redraws()) {
-        trouble = "\n" + Terminal.clean(lost.why.getMessage()) + "; trying again\n";
+        trouble = "\n" + PlainText.clean(lost.why.getMessage()) + "; trying again\n";
       } else if (next instanceof Lost lost) {
         tellLost(lost.why);
       }
@@ -105,7 +106,7 @@ final class ClusterStatusWatch implements FollowedCluster.Watcher {
   }
 
   private static void tellLost(BerthException why) {
-    System.err.println("berth: " + Terminal.clean(why.getMessage()) + "; trying again");
+    Terminal.note(why.getMessage() + "; trying again");
   }
 
   private void put(News item) {

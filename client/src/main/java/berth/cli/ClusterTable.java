@@ -6,6 +6,7 @@ import berth.client.cluster.ClusterResult;
 import berth.client.cluster.ClusterSpec;
 import berth.client.cluster.TaskName;
 import berth.client.cluster.TaskResult;
+import berth.rpc.PlainText;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -39,7 +40,7 @@ final class ClusterTable {
                 rows.add(
                     List.of(
                         entry.getKey().toString(),
-                        Terminal.clean(entry.getValue().name()),
+                        PlainText.clean(entry.getValue().name()),
                         gpus(gpuCounts.get(entry.getKey())),
                         spec.address(entry.getKey()).toString())));
     int more = plan.servers().size() - most;
@@ -81,8 +82,8 @@ final class ClusterTable {
   private static List<String> row(TaskResult task) {
     return List.of(
         task.task().toString(),
-        task.server().isEmpty() ? "-" : Terminal.clean(task.server()),
-        task.runId().isEmpty() ? "-" : Terminal.clean(task.runId()),
+        task.server().isEmpty() ? "-" : PlainText.clean(task.server()),
+        task.runId().isEmpty() ? "-" : PlainText.clean(task.runId()),
         exit(task.exitCode()),
         task.runId().isEmpty() ? "-" : Times.span(task.wallTime()),
         cut(why(task)) + (task.attempt() > 1 ? " (start " + task.attempt() + ")" : ""));
@@ -101,6 +102,6 @@ final class ClusterTable {
   static String why(TaskResult task) {
     return task.why().isEmpty()
         ? task.end().name().toLowerCase(Locale.ROOT).replace('_', ' ')
-        : Terminal.clean(task.why());
+        : PlainText.clean(task.why());
   }
 }

@@ -188,7 +188,7 @@ final class ClusterView implements Consumer<ClusterEvent> {
 
   private void tell(ClusterEvent event) {
     if (event instanceof ClusterEvent.Waiting waiting) {
-      progress.show(Terminal.clean("waiting: " + waiting.why()));
+      progress.show("waiting: " + waiting.why());
     } else if (event instanceof ClusterEvent.Formed formed) {
       spec = formed.spec();
       started = 0;
@@ -230,7 +230,7 @@ final class ClusterView implements Consumer<ClusterEvent> {
     String text = news.task() + ": pulling " + news.image() + ": " + percent + " %";
     // Several tasks pull at the same time, so the last line may be another's.
     if (!text.equals(pulling.put(news.task(), text))) {
-      progress.show(Terminal.clean(text));
+      progress.show(text);
     }
   }
 
@@ -265,7 +265,7 @@ final class ClusterView implements Consumer<ClusterEvent> {
 
   /** Says something on standard error; waits for nobody who is slow to read the output. */
   void note(String text) {
-    progress.note(Terminal.clean(text));
+    progress.note(text);
   }
 
   /** Shows what the tasks have printed of lines that are not at their end. */

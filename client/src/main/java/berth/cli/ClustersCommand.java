@@ -48,9 +48,9 @@ final class ClustersCommand implements Callable<Integer> {
     }
     clusters.sort(Comparator.comparing(cluster -> Messages.instant(cluster.getSubmittedAt())));
     if (json) {
-      clusters.forEach(cluster -> System.out.println(Json.line(cluster)));
+      clusters.forEach(cluster -> Terminal.line(Json.line(cluster)));
     } else {
-      System.out.print(new ClustersTable(Times.here()).render(clusters, all));
+      Terminal.print(new ClustersTable(Times.here()).render(clusters, all));
     }
     return ExitCode.OK;
   }

@@ -1,6 +1,7 @@
 package berth.cli;
 
 import berth.client.cluster.ClusterStates;
+import berth.rpc.PlainText;
 import berth.v1.ClusterOutcome;
 import berth.v1.ClusterPhase;
 import berth.v1.ClusterStatus;
@@ -69,7 +70,7 @@ final class ClustersTable {
 
   private List<String> row(ClusterStatus cluster) {
     return List.of(
-        Terminal.clean(cluster.getName()),
+        PlainText.clean(cluster.getName()),
         state(cluster),
         tasks(cluster),
         gpus(cluster),
@@ -77,8 +78,8 @@ final class ClustersTable {
         times.time(cluster.getSubmittedAt()),
         Times.span(time(cluster, times)),
         Integer.toString(cluster.getRestarts()),
-        Terminal.clean(cluster.getServer()),
-        Terminal.clean(cluster.getClusterId()),
+        PlainText.clean(cluster.getServer()),
+        PlainText.clean(cluster.getClusterId()),
         ClusterTable.cut(why(cluster)));
   }
 
@@ -110,11 +111,11 @@ final class ClustersTable {
 
   /** Why it ended or will, else what it waits for or why it starts again; empty if all is well. */
   static String why(ClusterStatus cluster) {
-    return Terminal.clean(cluster.getWhy().isEmpty() ? cluster.getWaitingFor() : cluster.getWhy());
+    return PlainText.clean(cluster.getWhy().isEmpty() ? cluster.getWaitingFor() : cluster.getWhy());
   }
 
   static String owner(ClusterStatus cluster) {
-    return Terminal.clean(cluster.getOwner().getUser() + "@" + cluster.getOwner().getHost());
+    return PlainText.clean(cluster.getOwner().getUser() + "@" + cluster.getOwner().getHost());
   }
 
   /** How long it has been there, from when it was handed over to its end. */

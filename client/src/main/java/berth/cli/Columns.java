@@ -1,5 +1,6 @@
 package berth.cli;
 
+import berth.rpc.PlainText;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -7,8 +8,10 @@ import java.util.List;
 final class Columns {
   private Columns() {}
 
-  /** One line a row, each column as wide as its widest cell. */
-  static String render(List<List<String>> rows) {
+  /** One line a row, without what cannot be seen, each column as wide as its widest cell. */
+  static String render(List<List<String>> unclean) {
+    List<List<String>> rows =
+        unclean.stream().map(row -> row.stream().map(PlainText::clean).toList()).toList();
     List<Integer> widths = new ArrayList<>();
     for (List<String> row : rows) {
       for (int i = 0; i < row.size(); i++) {

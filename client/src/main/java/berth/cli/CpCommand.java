@@ -37,6 +37,8 @@ final class CpCommand implements Callable<Integer> {
   @Spec private CommandSpec spec;
   @Mixin private ServerOption server;
 
+  @Mixin private DownloadLimit limit;
+
   @Parameters(
       index = "0",
       paramLabel = "RUN:PATH",
@@ -74,8 +76,9 @@ final class CpCommand implements Callable<Integer> {
               found.client(),
               request,
               renamed ? replacing(path, absolute.getFileName().toString()) : below(parent(path)),
-              what -> System.err.println("berth: " + Terminal.clean(what)));
-      System.err.println("berth: " + files + (files == 1 ? " file" : " files"));
+              limit.limits(),
+              Terminal::note);
+      Terminal.note(files + (files == 1 ? " file" : " files"));
     }
     return ExitCode.OK;
   }

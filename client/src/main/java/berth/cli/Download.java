@@ -30,6 +30,7 @@ final class Download implements Runnable {
    * Unpacks the files of {@code request} into {@code folder}, and returns how many there were.
    *
    * @param rename as {@link TarUnpacker#unpack} takes it
+   * @param limits what the server may make of this disk
    * @param notes told of what was left out
    * @throws BerthException if they cannot be had, or cannot be unpacked safely
    */
@@ -38,6 +39,7 @@ final class Download implements Runnable {
       RunClient client,
       DownloadFilesRequest request,
       UnaryOperator<String> rename,
+      TarUnpacker.Limits limits,
       Consumer<String> notes)
       throws IOException {
     PipedInputStream tar = new PipedInputStream(PIPE_BYTES);
@@ -47,7 +49,7 @@ final class Download implements Runnable {
     thread.start();
     // Closing the pipe ends the thread at its next write.
     try (tar) {
-      TarUnpacker.Unpacked unpacked = TarUnpacker.unpack(tar, folder, rename);
+      TarUnpacker.Unpacked unpacked = TarUnpacker.unpack(tar, folder, rename, limits);
       download.check();
       unpacked.leftOut().forEach(what -> notes.accept("left out " + what));
       return unpacked.files();

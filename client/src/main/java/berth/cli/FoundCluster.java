@@ -8,6 +8,7 @@ import berth.client.cluster.ClusterStates;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
+import berth.rpc.PlainText;
 import berth.rpc.Reason;
 import berth.v1.ClusterStatus;
 import berth.v1.ListClustersResponse;
@@ -204,7 +205,7 @@ record FoundCluster(ClusterClient client, ClusterStatus cluster) implements Auto
                     + " on "
                     + match.cluster.getServer()
                     + ")")
-        .map(Terminal::clean)
+        .map(PlainText::clean)
         .collect(Collectors.joining(", "));
   }
 

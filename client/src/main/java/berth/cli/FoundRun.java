@@ -6,6 +6,7 @@ import berth.client.RunClient;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.v1.ListRunsRequest;
 import berth.v1.Run;
 import berth.v1.Server;
 import berth.v1.ServerFilter;
@@ -19,6 +20,9 @@ import java.util.function.Consumer;
  * @param run as it was then
  */
 record FoundRun(RunClient client, Run run) implements AutoCloseable {
+  // More are too many to name anyway.
+  private static final int MOST_MATCHES = 20;
+
   private record Match(Address server, Run run) {}
 
   /**
@@ -59,7 +63,7 @@ record FoundRun(RunClient client, Run run) implements AutoCloseable {
         action.accept(found);
       } catch (BerthException e) {
         if (failure != null) {
-          System.err.println("berth: " + failure.getMessage());
+          Terminal.note(failure.getMessage());
         }
         failure = e;
       }
@@ -93,8 +97,12 @@ record FoundRun(RunClient client, Run run) implements AutoCloseable {
   }
 
   private static List<Match> matches(String text, Address address, RunClient client) {
-    return client.listRuns(ServerOption.TIMEOUT).getRunsList().stream()
-        .filter(run -> run.getRunId().startsWith(text) && !text.isEmpty())
+    if (text.isEmpty()) {
+      return List.of();
+    }
+    ListRunsRequest wanted =
+        ListRunsRequest.newBuilder().setIdPrefix(text).setPageSize(MOST_MATCHES).build();
+    return client.listRuns(wanted, ServerOption.TIMEOUT).getRunsList().stream()
         .map(run -> new Match(address, run))
         .toList();
   }

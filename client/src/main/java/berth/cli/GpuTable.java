@@ -1,6 +1,7 @@
 package berth.cli;
 
 import berth.rpc.Address;
+import berth.rpc.PlainText;
 import berth.v1.Gpu;
 import berth.v1.GpuHealthState;
 import berth.v1.GpuProcess;
@@ -73,7 +74,10 @@ final class GpuTable {
     if (gpu.getHealth().getState() != GpuHealthState.GPU_HEALTH_STATE_HEALTHY) {
       return row + " " + paint(Colour.RED, health(gpu));
     }
-    return row + processes(gpu);
+    String forced = gpu.getHealth().getAdvice();
+    return row
+        + processes(gpu)
+        + (forced.isEmpty() ? "" : " " + paint(Colour.YELLOW, "still needed: " + clean(forced)));
   }
 
   private static String index(Gpu gpu) {
@@ -146,11 +150,15 @@ final class GpuTable {
   private static String health(Gpu gpu) {
     String state =
         gpu.getHealth().getState().name().replace("GPU_HEALTH_STATE_", "").toLowerCase(Locale.ROOT);
-    return state + ": " + clean(gpu.getHealth().getReason());
+    String advice = clean(gpu.getHealth().getAdvice());
+    return state
+        + ": "
+        + clean(gpu.getHealth().getReason())
+        + (advice.isEmpty() ? "" : "; to bring it back: " + advice);
   }
 
   private static String clean(String text) {
-    return Terminal.clean(text);
+    return PlainText.clean(text);
   }
 
   private enum Colour {

@@ -5,6 +5,7 @@ import berth.client.ManyServers;
 import berth.client.RegistryClient;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.PlainText;
 import berth.rpc.Reason;
 import berth.v1.Server;
 import berth.v1.ServerFilter;
@@ -60,7 +61,7 @@ final class GpuWatch implements AutoCloseable {
     while (true) {
       News next = news.take();
       if (next instanceof Response response) {
-        System.out.println(Json.line(response.response));
+        Terminal.line(Json.line(response.response));
       } else if (next instanceof Ended ended) {
         lost(ended);
       } else if (next instanceof Changed changed) {
@@ -93,7 +94,7 @@ final class GpuWatch implements AutoCloseable {
         if (!screen.redraws() || ended.server == null) {
           lost(ended);
         } else if (clients.containsKey(ended.server)) {
-          parts.put(ended.server, ended.why.getMessage() + "; trying again\n");
+          parts.put(ended.server, PlainText.clean(ended.why.getMessage()) + "; trying again\n");
           screen.show(String.join("\n", parts.values()));
         }
       } else if (next instanceof Changed changed) {
@@ -114,7 +115,7 @@ final class GpuWatch implements AutoCloseable {
       throw ended.why;
     }
     if (clients.containsKey(ended.server)) {
-      System.err.println("berth: " + ended.why.getMessage() + "; trying again");
+      Terminal.note(ended.why.getMessage() + "; trying again");
     }
   }
 

@@ -52,7 +52,7 @@ final class GpusCommand implements Callable<Integer> {
 
   private void show(Server who, ListGpusResponse answer, GpuTable table, Blocks blocks) {
     if (json) {
-      System.out.println(Json.line(answer));
+      Terminal.line(Json.line(answer));
     } else {
       blocks.print(table.render(ManyServers.address(who), answer.getReport()));
     }

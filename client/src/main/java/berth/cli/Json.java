@@ -1,5 +1,6 @@
 package berth.cli;
 
+import berth.rpc.PlainText;
 import com.google.protobuf.InvalidProtocolBufferException;
 import com.google.protobuf.MessageOrBuilder;
 import com.google.protobuf.util.JsonFormat;
@@ -16,7 +17,8 @@ final class Json {
 
   static String line(MessageOrBuilder response) {
     try {
-      return PRINTER.print(response);
+      // Protobuf leaves some of what a terminal obeys as it is.
+      return PlainText.escape(PRINTER.print(response));
     } catch (InvalidProtocolBufferException e) {
       throw new AssertionError("a response without Any fields always prints", e);
     }

@@ -1,5 +1,6 @@
 package berth.cli;
 
+import berth.rpc.PlainText;
 import java.io.PrintStream;
 
 /**
@@ -24,8 +25,9 @@ final class Progress {
     return redrawn;
   }
 
-  /** Shows {@code text} until something else is shown. */
-  synchronized void show(String text) {
+  /** Shows a text until something else is shown. */
+  synchronized void show(String unclean) {
+    String text = PlainText.clean(unclean);
     if (text.equals(shown)) {
       return;
     }
@@ -49,14 +51,14 @@ final class Progress {
 
   /** Says something that stays. */
   void note(String text) {
-    print("berth: " + text + System.lineSeparator());
+    print("berth: " + PlainText.clean(text) + System.lineSeparator());
   }
 
   /** Prints whole lines that stay. */
   synchronized void print(String lines) {
     String line = shown;
     erase();
-    out.print(lines);
+    out.print(PlainText.cleanLines(lines));
     out.flush();
     if (redrawn && !line.isEmpty()) {
       show(line);

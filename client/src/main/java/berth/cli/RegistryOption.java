@@ -7,6 +7,7 @@ import berth.discovery.FoundRegistry;
 import berth.discovery.Reach;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.PlainText;
 import berth.rpc.Reason;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -123,8 +124,7 @@ final class RegistryOption {
       return List.of();
     }
     FoundRegistry first = found.get(0);
-    System.err.println(
-        "berth: found the registry " + Terminal.clean(first.name()) + " at " + first.address());
+    Terminal.note("found the registry " + PlainText.clean(first.name()) + " at " + first.address());
     return List.of(first.address());
   }
 }

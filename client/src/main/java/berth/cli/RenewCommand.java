@@ -43,8 +43,7 @@ final class RenewCommand implements Callable<Integer> {
         ReservationClient client =
             ReservationClient.of(FoundReservation.server(servers, reservation))) {
       RenewResponse response = client.renew(request.build(), ServerOption.TIMEOUT);
-      System.out.println(
-          json ? Json.line(response) : ReservationTable.line(response.getReservation()));
+      Terminal.line(json ? Json.line(response) : ReservationTable.line(response.getReservation()));
     }
     return ExitCode.OK;
   }

@@ -1,6 +1,7 @@
 package berth.cli;
 
 import berth.rpc.Messages;
+import berth.rpc.PlainText;
 import berth.v1.ListReservationsResponse;
 import berth.v1.LockHolder;
 import berth.v1.Reservation;
@@ -87,13 +88,16 @@ final class ReservationTable {
     for (Waiting waiting : response.getWaitingList()) {
       text.append(
           String.format(
-              "waiting %d: %s@%s wants %s, since %s%s%n",
+              "waiting %d: %s@%s wants %s, since %s%s%s%n",
               ++place,
               clean(waiting.getOwner().getUser()),
               clean(waiting.getOwner().getHost()),
               waiting.getGpuCount() < 0 ? "all GPUs" : waiting.getGpuCount() + " GPUs",
               times.time(waiting.getSince()),
-              waiting.getPurpose().isEmpty() ? "" : ": " + clean(waiting.getPurpose())));
+              waiting.getPurpose().isEmpty() ? "" : ": " + clean(waiting.getPurpose()),
+              waiting.getWaitingBecause().isEmpty()
+                  ? ""
+                  : " (" + clean(waiting.getWaitingBecause()) + ")"));
     }
     return text.toString();
   }
@@ -134,6 +138,6 @@ final class ReservationTable {
   }
 
   private static String clean(String text) {
-    return Terminal.clean(text);
+    return PlainText.clean(text);
   }
 }

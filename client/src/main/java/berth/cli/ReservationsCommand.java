@@ -36,7 +36,7 @@ final class ReservationsCommand implements Callable<Integer> {
           ReservationsCommand::ask,
           (who, response) -> {
             if (json) {
-              System.out.println(Json.line(response));
+              Terminal.line(Json.line(response));
             } else {
               blocks.print(new ReservationTable(Times.here()).render(response));
             }

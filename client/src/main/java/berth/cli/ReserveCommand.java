@@ -117,7 +117,7 @@ final class ReserveCommand implements Callable<Integer> {
 
   private void note(String text) {
     if (!json) {
-      System.err.println("berth: " + Terminal.clean(text));
+      Terminal.note(text);
     }
   }
 
@@ -147,13 +147,13 @@ final class ReserveCommand implements Callable<Integer> {
 
   private void show(ReserveResponse response) {
     if (json) {
-      System.out.println(Json.line(response));
+      Terminal.line(Json.line(response));
     } else if (response.hasQueued()) {
-      System.err.println("berth: " + place(response.getQueued()));
+      Terminal.note(place(response.getQueued()));
     } else {
-      System.out.println(ReservationTable.line(response.getGranted()));
+      Terminal.line(ReservationTable.line(response.getGranted()));
       if (life.time.isEmpty() && life.process.isEmpty()) {
-        System.err.println("berth: held until Ctrl-C");
+        Terminal.note("held until Ctrl-C");
       }
     }
     System.out.flush();
@@ -162,8 +162,10 @@ final class ReserveCommand implements Callable<Integer> {
   /** A place in the queue in words. */
   static String place(Queued queued) {
     int ahead = queued.getAhead();
-    return ahead == 0
-        ? "next in line, waiting for GPUs"
-        : "waiting behind " + ahead + (ahead == 1 ? " request" : " requests");
+    String because = queued.getWaitingBecause();
+    return (ahead == 0
+            ? "next in line, waiting for GPUs"
+            : "waiting behind " + ahead + (ahead == 1 ? " request" : " requests"))
+        + (because.isEmpty() ? "" : ": " + because);
   }
 }

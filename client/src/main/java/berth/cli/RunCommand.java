@@ -117,6 +117,8 @@ final class RunCommand implements Callable<Integer> {
       description = "Where to put them (default: the current folder).")
   private Path outputDir;
 
+  @Mixin private DownloadLimit outputLimit;
+
   @Option(
       names = {"-d", "--detach"},
       description = "Print the run's id and leave; see 'berth attach', 'berth logs'.")
@@ -216,7 +218,7 @@ final class RunCommand implements Callable<Integer> {
   /** Who is shown what happens. */
   private Consumer<RunEvent> events(RunView view) {
     return detach
-        ? event -> System.out.println(json ? Json.line(event) : event.getAccepted().getRunId())
+        ? event -> Terminal.line(json ? Json.line(event) : event.getAccepted().getRunId())
         : view;
   }
 
@@ -316,7 +318,7 @@ final class RunCommand implements Callable<Integer> {
   private void fetchOutputs(RunClient client, RunView view) throws IOException {
     DownloadFilesRequest request = DownloadFilesRequest.newBuilder().setRunId(view.runId()).build();
     try {
-      Download.into(outputDir, client, request, file -> file, view::note);
+      Download.into(outputDir, client, request, file -> file, outputLimit.limits(), view::note);
     } catch (BerthException e) {
       throw new BerthException(
           e.reason(),

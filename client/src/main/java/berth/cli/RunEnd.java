@@ -21,7 +21,8 @@ final class RunEnd {
       case EXIT_REASON_TIME_LIMIT, EXIT_REASON_IDLE -> ExitCode.TIME_LIMIT;
       case EXIT_REASON_CANCELLED -> cancelledHere.orElse(orFailed(own));
       // A program that is not there is 127, as in a shell, if the server could tell.
-      case EXIT_REASON_OUT_OF_MEMORY, EXIT_REASON_START_FAILED -> orFailed(own);
+      case EXIT_REASON_OUT_OF_MEMORY, EXIT_REASON_DISK_LIMIT, EXIT_REASON_START_FAILED ->
+          orFailed(own);
       case EXIT_REASON_IMAGE_NOT_FOUND,
           EXIT_REASON_SERVER_LOST,
           EXIT_REASON_NOT_RESERVED,
@@ -51,6 +52,7 @@ final class RunEnd {
       case EXIT_REASON_SERVER_LOST -> "server lost";
       case EXIT_REASON_NOT_RESERVED -> "got no GPUs";
       case EXIT_REASON_IDLE -> "idle";
+      case EXIT_REASON_DISK_LIMIT -> "disk limit";
       case EXIT_REASON_UNSPECIFIED, UNRECOGNIZED -> "ended";
     };
   }

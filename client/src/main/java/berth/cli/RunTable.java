@@ -1,6 +1,7 @@
 package berth.cli;
 
 import berth.rpc.Messages;
+import berth.rpc.PlainText;
 import berth.v1.GpuRequest;
 import berth.v1.ListRunsResponse;
 import berth.v1.Run;
@@ -16,7 +17,10 @@ import java.util.List;
 final class RunTable {
   private static final List<String> HEADING =
       List.of("RUN", "STATE", "GPUS", "OWNER", "SINCE", "TIME", "NAME");
-  private static final int LAST_ENDED = 5;
+
+  /** How many of those that have ended are shown unless all are asked for. */
+  static final int LAST_ENDED = 5;
+
   private static final int MAX_NAME = 60;
 
   private final Times times;
@@ -28,10 +32,10 @@ final class RunTable {
   /** All runs, or those that have not ended and the last few that have. */
   String render(ListRunsResponse response, boolean all) {
     long ended = response.getRunsList().stream().filter(RunTable::hasEnded).count();
-    long hidden = all ? 0 : Math.max(0, ended - LAST_ENDED);
+    long toHide = all ? 0 : Math.max(0, ended - LAST_ENDED);
+    long hidden = toHide + Math.max(0, response.getTotalCount() - response.getRunsCount());
     List<List<String>> rows = new ArrayList<>();
     rows.add(HEADING);
-    long toHide = hidden;
     for (Run run : response.getRunsList()) {
       if (hasEnded(run) && toHide > 0) {
         toHide--;
@@ -69,11 +73,16 @@ final class RunTable {
     return run.getState() == RunState.RUN_STATE_ENDED;
   }
 
+  private static String because(Run run) {
+    return run.getWaitingBecause().isEmpty() ? "" : ": " + clean(run.getWaitingBecause());
+  }
+
   private static String state(Run run) {
     return switch (run.getState()) {
       case RUN_STATE_QUEUED ->
-          run.getAhead() == 0 ? "next in line" : "waiting behind " + run.getAhead();
-      case RUN_STATE_PREPARING -> "preparing";
+          (run.getAhead() == 0 ? "next in line" : "waiting behind " + run.getAhead())
+              + because(run);
+      case RUN_STATE_PREPARING -> "preparing" + because(run);
       case RUN_STATE_RUNNING -> "running";
       case RUN_STATE_ENDED -> end(run.getExited());
       case RUN_STATE_UNSPECIFIED, UNRECOGNIZED -> "?";
@@ -118,6 +127,6 @@ final class RunTable {
   }
 
   private static String clean(String text) {
-    return Terminal.clean(text);
+    return PlainText.clean(text);
   }
 }

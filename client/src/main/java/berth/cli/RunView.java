@@ -108,7 +108,7 @@ final class RunView implements Consumer<RunEvent> {
 
   /** Says something on standard error. */
   void note(String text) {
-    progress.note(Terminal.clean(text));
+    progress.note(text);
   }
 
   private void show(RunEvent event) throws IOException {
@@ -185,7 +185,7 @@ final class RunView implements Consumer<RunEvent> {
 
   private void progress(String text) {
     if (detail == Detail.ALL) {
-      progress.show(Terminal.clean(text));
+      progress.show(text);
     }
   }
 

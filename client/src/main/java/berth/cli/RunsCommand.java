@@ -35,10 +35,10 @@ final class RunsCommand implements Callable<Integer> {
     try (Servers servers = server.servers()) {
       servers.ask(
           ServerFilter.getDefaultInstance(),
-          RunsCommand::ask,
+          this::ask,
           (who, response) -> {
             if (json) {
-              System.out.println(Json.line(response));
+              Terminal.line(Json.line(response));
             } else {
               blocks.print(new RunTable(Times.here()).render(response, all));
             }
@@ -47,9 +47,11 @@ final class RunsCommand implements Callable<Integer> {
     return ExitCode.OK;
   }
 
-  private static ListRunsResponse ask(Address address) {
+  private ListRunsResponse ask(Address address) {
     try (RunClient client = RunClient.of(address)) {
-      return client.listRuns(ServerOption.TIMEOUT);
+      return all || json
+          ? client.listRuns(ServerOption.TIMEOUT)
+          : client.recentRuns(RunTable.LAST_ENDED, ServerOption.TIMEOUT);
     }
   }
 }

@@ -1,6 +1,7 @@
 package berth.cli;
 
 import berth.command.ExitCode;
+import berth.rpc.PlainText;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -34,8 +35,9 @@ final class Screen {
     return terminal.interactive();
   }
 
-  /** Shows {@code frame}, some whole lines. */
-  void show(String frame) {
+  /** Shows some whole lines. */
+  void show(String unclean) {
+    String frame = PlainText.cleanLines(unclean);
     shown = frame;
     if (terminal.interactive()) {
       redraw(frame, terminal.rows());

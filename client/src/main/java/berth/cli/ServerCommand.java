@@ -1,16 +1,20 @@
 package berth.cli;
 
+import berth.client.GpuClient;
 import berth.client.ReservationClient;
 import berth.command.ExitCode;
 import berth.rpc.Address;
+import berth.v1.Gpu;
 import berth.v1.SetDrainingResponse;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
 import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Parameters;
 import picocli.CommandLine.Spec;
 
-/** {@code berth server drain|undrain}. */
+/** {@code berth server drain|undrain|heal}. */
 @Command(
     name = "server",
     synopsisSubcommandLabel = "COMMAND",
@@ -23,7 +27,7 @@ final class ServerCommand implements Runnable {
 
   @Override
   public void run() {
-    throw new ParameterException(spec.commandLine(), "drain or undrain?");
+    throw new ParameterException(spec.commandLine(), "missing command; see 'berth server --help'");
   }
 
   @Command(
@@ -37,13 +41,38 @@ final class ServerCommand implements Runnable {
     return setDraining(server, false);
   }
 
+  @Command(
+      description = {
+        "Puts a GPU back into service that was taken out after an error: it was reset, or examined"
+            + " and found well. 'berth gpus' says what a GPU needs.",
+        ""
+      })
+  int heal(
+      @Mixin ServerOption server,
+      @Parameters(paramLabel = "GPU", description = "Index or UUID of the GPU.") String gpu,
+      @Option(
+              names = "--force",
+              description =
+                  "Use it although the driver asks for a recovery action, until it asks for"
+                      + " another, the GPU reports a further error, or the machine is restarted.")
+          boolean force) {
+    Address address = server.one();
+    try (GpuClient client = GpuClient.of(address)) {
+      Gpu healed = client.healGpu(gpu, force, ServerOption.TIMEOUT);
+      Terminal.line(
+          address + ": GPU " + healed.getIndex() + " (" + healed.getUuid() + ") is in service");
+    }
+    return ExitCode.OK;
+  }
+
   private static int setDraining(ServerOption server, boolean draining) {
     Address address = server.one();
     try (ReservationClient client = ReservationClient.of(address)) {
       SetDrainingResponse response = client.setDraining(draining, ServerOption.TIMEOUT);
-      System.out.printf(
-          "%s: %s, %d reservations held%n",
-          address, draining ? "draining" : "serving", response.getReservations());
+      Terminal.line(
+          String.format(
+              "%s: %s, %d reservations held",
+              address, draining ? "draining" : "serving", response.getReservations()));
     }
     return ExitCode.OK;
   }

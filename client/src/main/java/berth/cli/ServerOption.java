@@ -81,7 +81,7 @@ final class ServerOption {
       return client.listServers(ServerFilter.newBuilder().addNames(name).build()).stream()
           .findFirst();
     } catch (BerthException e) {
-      System.err.println("berth: taking '" + name + "' for a host: " + e.getMessage());
+      Terminal.note("taking '" + name + "' for a host: " + e.getMessage());
       return Optional.empty();
     }
   }

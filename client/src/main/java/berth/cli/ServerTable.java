@@ -1,5 +1,6 @@
 package berth.cli;
 
+import berth.rpc.PlainText;
 import berth.v1.GpuInfo;
 import berth.v1.GpuState;
 import berth.v1.GpuStatus;
@@ -160,6 +161,6 @@ final class ServerTable {
   }
 
   private static String clean(String text) {
-    return Terminal.clean(text);
+    return PlainText.clean(text);
   }
 }

@@ -2,6 +2,7 @@ package berth.cli;
 
 import berth.client.RegistryClient;
 import berth.rpc.BerthException;
+import berth.rpc.PlainText;
 import berth.v1.Server;
 import berth.v1.ServerFilter;
 import berth.v1.WatchServersResponse;
@@ -34,13 +35,13 @@ final class ServerWatch implements RegistryClient.Watcher {
         new RegistryClient.Watcher() {
           @Override
           public void changed(WatchServersResponse news) {
-            System.out.println(Json.line(news));
+            Terminal.line(Json.line(news));
             Screen.endIfNobodyReads();
           }
 
           @Override
           public void lost(BerthException why) {
-            System.err.println("berth: " + why.getMessage() + "; trying again");
+            Terminal.note(why.getMessage() + "; trying again");
           }
         });
   }
@@ -54,11 +55,11 @@ final class ServerWatch implements RegistryClient.Watcher {
 
   @Override
   public void lost(BerthException why) {
-    String text = why.getMessage() + "; trying again";
+    String text = PlainText.clean(why.getMessage()) + "; trying again";
     if (screen.redraws()) {
       screen.show(table.apply(servers.values()) + "\n" + text + "\n");
     } else {
-      System.err.println("berth: " + text);
+      Terminal.note(text);
     }
   }
 }

@@ -5,6 +5,7 @@ import berth.client.ManyServers.Answer;
 import berth.client.RegistryClient;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.PlainText;
 import berth.rpc.Reason;
 import berth.v1.Server;
 import berth.v1.ServerFilter;
@@ -103,7 +104,7 @@ final class Servers implements AutoCloseable {
         show.accept(answer.server(), answer.value().get());
       } else {
         if (silent != null) {
-          System.err.println("berth: " + why(silent));
+          Terminal.note(why(silent));
         }
         silent = answer;
       }
@@ -112,7 +113,7 @@ final class Servers implements AutoCloseable {
       throw new BerthException(silent.failure().get().reason(), why(silent));
     }
     if (silent != null) {
-      System.err.println("berth: " + why(silent));
+      Terminal.note(why(silent));
     }
   }
 
@@ -125,9 +126,9 @@ final class Servers implements AutoCloseable {
   }
 
   private static String why(Answer<?> silent) {
-    String message = Terminal.clean(silent.failure().get().getMessage());
+    String message = PlainText.clean(silent.failure().get().getMessage());
     String name = name(silent.server());
-    return name.isEmpty() ? message : Terminal.clean(name) + ": " + message;
+    return name.isEmpty() ? message : PlainText.clean(name) + ": " + message;
   }
 
   static String name(Server server) {

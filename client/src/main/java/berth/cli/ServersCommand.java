@@ -45,9 +45,9 @@ final class ServersCommand implements Callable<Integer> {
       } else {
         List<Server> servers = Servers.of(client).list(wanted);
         if (json) {
-          servers.forEach(server -> System.out.println(Json.line(server)));
+          servers.forEach(server -> Terminal.line(Json.line(server)));
         } else {
-          System.out.print(ServerTable.servers(servers));
+          Terminal.print(ServerTable.servers(servers));
         }
       }
     }

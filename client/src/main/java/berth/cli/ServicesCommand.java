@@ -5,6 +5,7 @@ import berth.client.RunClient;
 import berth.command.ExitCode;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.PlainText;
 import berth.rpc.Reason;
 import berth.v1.ListServicesResponse;
 import berth.v1.RuntimeInfo;
@@ -67,9 +68,9 @@ final class ServicesCommand implements Callable<Integer> {
     } else if (json) {
       servers.list(all).stream()
           .filter(one -> one.getInfo().getServicesCount() > 0)
-          .forEach(one -> System.out.println(Json.line(one)));
+          .forEach(one -> Terminal.line(Json.line(one)));
     } else {
-      System.out.print(ServerTable.services(servers.list(all)));
+      Terminal.print(ServerTable.services(servers.list(all)));
     }
   }
 
@@ -80,7 +81,7 @@ final class ServicesCommand implements Callable<Integer> {
         ServicesCommand::ask,
         (who, response) -> {
           if (json) {
-            System.out.println(Json.line(response));
+            Terminal.line(Json.line(response));
           } else {
             blocks.print(render(who.getInfo().getAddress(), response));
           }
@@ -105,10 +106,10 @@ final class ServicesCommand implements Callable<Integer> {
       names.addAll(service.getAliasesList());
       rows.add(
           List.of(
-              Terminal.clean(String.join(", ", names)),
-              Terminal.clean(service.getImage()),
-              Terminal.clean(String.join(" ", service.getInterpreterList())),
-              Terminal.clean(service.getDescription())));
+              PlainText.clean(String.join(", ", names)),
+              PlainText.clean(service.getImage()),
+              PlainText.clean(String.join(" ", service.getInterpreterList())),
+              PlainText.clean(service.getDescription())));
     }
     return text.append('\n').append(Columns.render(rows)).toString();
   }
@@ -123,10 +124,13 @@ final class ServicesCommand implements Callable<Integer> {
       facts.add("plain processes, not isolated");
     }
     if (!runtime.getEngine().isEmpty()) {
-      facts.add(Terminal.clean(runtime.getEngine()));
+      facts.add(PlainText.clean(runtime.getEngine()));
     }
     if (!runtime.getGpuAccess().isEmpty()) {
-      facts.add("GPUs: " + Terminal.clean(runtime.getGpuAccess()));
+      facts.add("GPUs: " + PlainText.clean(runtime.getGpuAccess()));
+    }
+    if (!runtime.getToolkit().isEmpty()) {
+      facts.add(PlainText.clean(runtime.getToolkit()));
     }
     return String.join(", ", facts);
   }

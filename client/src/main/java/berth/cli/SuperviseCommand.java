@@ -3,6 +3,7 @@ package berth.cli;
 import berth.client.RegistryClient;
 import berth.client.cluster.SupervisedCluster;
 import berth.command.ExitCode;
+import berth.rpc.PlainText;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Instant;
@@ -35,6 +36,6 @@ final class SuperviseCommand implements Callable<Integer> {
   }
 
   private static void log(String text) {
-    System.out.println(Instant.now().truncatedTo(ChronoUnit.MILLIS) + " " + text);
+    Terminal.line(Instant.now().truncatedTo(ChronoUnit.MILLIS) + " " + PlainText.escape(text));
   }
 }

@@ -1,5 +1,6 @@
 package berth.cli;
 
+import berth.rpc.PlainText;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -40,12 +41,24 @@ record Terminal(boolean interactive, boolean colours) {
     }
   }
 
-  /**
-   * What somebody else wrote, fit to be shown: nobody may send escape sequences to another's
-   * terminal.
-   */
-  static String clean(String text) {
-    return text.replaceAll("\\p{Cntrl}", "?");
+  // Everything that this command says passes through the next three, Progress or Screen, which
+  // clean
+  // it: servers, their messages and names may be anybody's. Only what programs print is passed on
+  // as it is.
+
+  /** Says something on standard error. */
+  static void note(String text) {
+    System.err.println("berth: " + PlainText.clean(text));
+  }
+
+  /** Prints a line on standard output. */
+  static void line(String text) {
+    System.out.println(PlainText.clean(text));
+  }
+
+  /** Prints whole lines, such as a table, on standard output. */
+  static void print(String lines) {
+    System.out.print(PlainText.cleanLines(lines));
   }
 
   /** The height now; people resize windows. */

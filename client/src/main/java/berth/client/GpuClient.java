@@ -4,7 +4,9 @@ import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.RpcChannel;
 import berth.rpc.Statuses;
+import berth.v1.Gpu;
 import berth.v1.GpuServiceGrpc;
+import berth.v1.HealGpuRequest;
 import berth.v1.ListGpusRequest;
 import berth.v1.ListGpusResponse;
 import berth.v1.WatchGpusRequest;
@@ -40,6 +42,23 @@ public final class GpuClient implements AutoCloseable {
       return GpuServiceGrpc.newBlockingStub(channel.channel())
           .withDeadlineAfter(timeout.toNanos(), TimeUnit.NANOSECONDS)
           .listGpus(ListGpusRequest.getDefaultInstance());
+    } catch (StatusRuntimeException e) {
+      throw Statuses.fromStatus(e, peer);
+    }
+  }
+
+  /**
+   * Puts a GPU back into service.
+   *
+   * @param gpu its index or UUID
+   * @param force although the driver asks for a recovery action
+   */
+  public Gpu healGpu(String gpu, boolean force, Duration timeout) {
+    try {
+      return GpuServiceGrpc.newBlockingStub(channel.channel())
+          .withDeadlineAfter(timeout.toNanos(), TimeUnit.NANOSECONDS)
+          .healGpu(HealGpuRequest.newBuilder().setGpu(gpu).setForce(force).build())
+          .getGpu();
     } catch (StatusRuntimeException e) {
       throw Statuses.fromStatus(e, peer);
     }

@@ -6,6 +6,7 @@ import berth.rpc.Reason;
 import berth.v1.AttachRunRequest;
 import berth.v1.ExitReason;
 import berth.v1.FindGpusRequest;
+import berth.v1.ListRunsRequest;
 import berth.v1.ListServicesResponse;
 import berth.v1.RunCodeRequest;
 import berth.v1.RunEvent;
@@ -160,8 +161,12 @@ public final class PlacedRun implements AutoCloseable {
     boolean known;
     try {
       known =
-          client.listRuns(REACH).getRunsList().stream()
-              .anyMatch(run -> run.getRequest().getRequestId().equals(requestId));
+          client
+                  .listRuns(
+                      ListRunsRequest.newBuilder().setRequestId(requestId).setPageSize(1).build(),
+                      REACH)
+                  .getRunsCount()
+              > 0;
     } catch (BerthException e) {
       // A server that has accepted it goes on with it when it is back.
       known = !gate.runId.isEmpty() || !InDoubt.wasNotReached(failure);

@@ -18,6 +18,7 @@ import berth.v1.RemoveRunRequest;
 import berth.v1.Run;
 import berth.v1.RunCodeRequest;
 import berth.v1.RunEvent;
+import berth.v1.RunSelection;
 import berth.v1.RunServiceGrpc;
 import berth.v1.RunServiceGrpc.RunServiceBlockingStub;
 import berth.v1.UploadBundleRequest;
@@ -32,11 +33,17 @@ import java.io.InputStream;
 import java.io.OutputStream;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.Comparator;
 import java.util.Iterator;
+import java.util.List;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import java.util.function.Function;
+import java.util.stream.Collectors;
 
 /**
  * The runs of one server. Any thread may call; every failure of a call is a {@link BerthException}.
@@ -46,6 +53,7 @@ import java.util.function.Function;
  */
 public final class RunClient implements AutoCloseable {
   private static final int PIECE_BYTES = 256 << 10;
+  private static final int PAGE = 1000;
 
   private final RpcChannel channel;
   private final String peer;
@@ -86,8 +94,58 @@ public final class RunClient implements AutoCloseable {
                 .getRun());
   }
 
+  /** All runs that the server knows, oldest first, page by page. */
   public ListRunsResponse listRuns(Duration timeout) {
-    return calling(stub -> within(stub, timeout).listRuns(ListRunsRequest.getDefaultInstance()));
+    return oldestFirst(allPages(ListRunsRequest.getDefaultInstance(), timeout));
+  }
+
+  /** A page of the runs, newest first. */
+  public ListRunsResponse listRuns(ListRunsRequest request, Duration timeout) {
+    return calling(stub -> within(stub, timeout).listRuns(request));
+  }
+
+  /**
+   * The runs that have not ended and the newest of the others, oldest first; {@code total_count} is
+   * how many there are in all.
+   */
+  public ListRunsResponse recentRuns(int mostEnded, Duration timeout) {
+    ListRunsResponse ended =
+        listRuns(
+            ListRunsRequest.newBuilder()
+                .setSelection(RunSelection.RUN_SELECTION_ENDED)
+                .setPageSize(mostEnded)
+                .build(),
+            timeout);
+    ListRunsResponse.Builder all =
+        allPages(
+            ListRunsRequest.newBuilder()
+                .setSelection(RunSelection.RUN_SELECTION_UNFINISHED)
+                .build(),
+            timeout);
+    Set<String> known = all.getRunsList().stream().map(Run::getRunId).collect(Collectors.toSet());
+    // One may have ended between the two questions.
+    ended.getRunsList().stream().filter(run -> known.add(run.getRunId())).forEach(all::addRuns);
+    return oldestFirst(all.setTotalCount(all.getTotalCount() + ended.getTotalCount()));
+  }
+
+  private ListRunsResponse.Builder allPages(ListRunsRequest request, Duration timeout) {
+    ListRunsRequest next = request.toBuilder().setPageSize(PAGE).build();
+    ListRunsResponse page = listRuns(next, timeout);
+    ListRunsResponse.Builder all = page.toBuilder().clearNextPageToken();
+    while (!page.getNextPageToken().isEmpty()) {
+      page = listRuns(next.toBuilder().setPageToken(page.getNextPageToken()).build(), timeout);
+      all.addAllRuns(page.getRunsList());
+    }
+    return all;
+  }
+
+  private static ListRunsResponse oldestFirst(ListRunsResponse.Builder newestFirst) {
+    List<Run> runs = new ArrayList<>(newestFirst.getRunsList());
+    Collections.reverse(runs);
+    runs.sort(
+        Comparator.comparingLong((Run run) -> run.getAcceptedAt().getSeconds())
+            .thenComparingInt(run -> run.getAcceptedAt().getNanos()));
+    return newestFirst.clearRuns().addAllRuns(runs).build();
   }
 
   /** Returns as soon as the server has taken note; the run's {@code exited} tells of its end. */

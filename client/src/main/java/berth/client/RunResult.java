@@ -47,7 +47,9 @@ public record RunResult(
     /** The machine or its container engine stopped under it. */
     SERVER_LOST,
     /** It did not use its GPUs for longer than it may. */
-    IDLE
+    IDLE,
+    /** Its files took more of the disk than the server allows. */
+    DISK_LIMIT
   }
 
   public RunResult {
@@ -81,6 +83,7 @@ public record RunResult(
       case EXIT_REASON_TIME_LIMIT -> End.TIME_LIMIT;
       case EXIT_REASON_OUT_OF_MEMORY -> End.OUT_OF_MEMORY;
       case EXIT_REASON_IDLE -> End.IDLE;
+      case EXIT_REASON_DISK_LIMIT -> End.DISK_LIMIT;
       case EXIT_REASON_SERVER_LOST,
           EXIT_REASON_IMAGE_NOT_FOUND,
           EXIT_REASON_START_FAILED,
@@ -104,6 +107,7 @@ public record RunResult(
               EXIT_REASON_TIME_LIMIT,
               EXIT_REASON_OUT_OF_MEMORY,
               EXIT_REASON_IDLE,
+              EXIT_REASON_DISK_LIMIT,
               EXIT_REASON_UNSPECIFIED,
               UNRECOGNIZED ->
               Reason.CONFLICT;

@@ -1,15 +1,19 @@
 package berth.client;
 
 import berth.rpc.BerthException;
+import berth.rpc.PlainText;
 import berth.rpc.Reason;
 import java.io.BufferedInputStream;
+import java.io.FilterInputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.OutputStream;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.FileTime;
 import java.nio.file.attribute.PosixFilePermission;
 import java.util.ArrayList;
@@ -23,7 +27,8 @@ import org.apache.commons.compress.archivers.tar.TarConstants;
 
 /**
  * Unpacks a tar that somebody else made, and writes nothing outside of the folder, whatever it
- * says: no absolute names, no {@code ..}, nothing through a link, no devices.
+ * says: no absolute names, no {@code ..}, nothing through a link, no devices. Nor more than is
+ * allowed: sparse files, which a few bytes make as large as one likes, are refused.
  */
 public final class TarUnpacker {
   /**
@@ -34,12 +39,33 @@ public final class TarUnpacker {
    */
   public record Unpacked(int files, List<String> leftOut) {}
 
+  /**
+   * What a tar may make of the disk.
+   *
+   * @param bytes of all files together, as they are written
+   * @param entries files, folders, links, and what is left out
+   * @param depth parts of a name
+   */
+  public record Limits(long bytes, int entries, int depth) {
+    private static final int MOST_ENTRIES = 1_000_000;
+    private static final int DEEPEST = 100;
+
+    /** So many bytes, and as many files as people have. */
+    public static Limits bytes(long bytes) {
+      return new Limits(bytes, MOST_ENTRIES, DEEPEST);
+    }
+  }
+
   private final Path root;
+  private final Limits limits;
   private final List<String> leftOut = new ArrayList<>();
+  private long bytes;
+  private int entries;
   private int files;
 
-  private TarUnpacker(Path root) {
+  private TarUnpacker(Path root, Limits limits) {
     this.root = root;
+    this.limits = limits;
   }
 
   /**
@@ -47,29 +73,63 @@ public final class TarUnpacker {
    * once the new one is complete. Any thread may call.
    *
    * @param rename gives each name the one to unpack it under; empty: not at all
-   * @throws BerthException if a name leads out of the folder or through a link; what came before it
-   *     is unpacked then
+   * @throws BerthException if a name leads out of the folder or through a link, or the limits are
+   *     exceeded; what came before is unpacked then
    * @throws IOException if the tar is none, or the folder cannot be written
    */
-  public static Unpacked unpack(InputStream tar, Path folder, UnaryOperator<String> rename)
+  public static Unpacked unpack(
+      InputStream tar, Path folder, UnaryOperator<String> rename, Limits limits)
       throws IOException {
     if (!Files.isDirectory(folder)) {
       Files.createDirectories(folder);
     }
     // A folder that is itself a link is the caller's choice.
-    TarUnpacker unpacker = new TarUnpacker(folder.toRealPath());
-    try (TarArchiveInputStream in =
-        new TarArchiveInputStream(new BufferedInputStream(tar, 1 << 16), "UTF-8")) {
+    TarUnpacker unpacker = new TarUnpacker(folder.toRealPath(), limits);
+    HeaderLimit headers = new HeaderLimit(new BufferedInputStream(tar, 1 << 16));
+    try (TarArchiveInputStream in = new TarArchiveInputStream(headers, "UTF-8")) {
       TarArchiveEntry entry;
-      while ((entry = in.getNextEntry()) != null) {
+      while ((entry = next(in, headers)) != null) {
         String name = checked(entry.getName());
+        unpacker.check(entry, name);
         String renamed = name.isEmpty() ? "" : checked(rename.apply(name));
         if (!renamed.isEmpty()) {
           unpacker.unpack(in, entry, renamed);
         }
+        // What nobody wanted would count as part of the next header.
+        in.transferTo(OutputStream.nullOutputStream());
       }
     }
     return new Unpacked(unpacker.files, List.copyOf(unpacker.leftOut));
+  }
+
+  private static TarArchiveEntry next(TarArchiveInputStream in, HeaderLimit headers)
+      throws IOException {
+    headers.begin();
+    try {
+      return in.getNextEntry();
+    } catch (IllegalArgumentException e) {
+      // The library reports damage in many ways.
+      throw new IOException("not a tar, or damaged: " + e.getMessage(), e);
+    } finally {
+      headers.end();
+    }
+  }
+
+  private void check(TarArchiveEntry entry, String name) {
+    if (++entries > limits.entries) {
+      throw exceeded("has more than " + limits.entries + " entries");
+    }
+    if (name.chars().filter(c -> c == '/').count() >= limits.depth) {
+      throw exceeded("has folders more than " + limits.depth + " deep");
+    }
+    if (entry.isSparse()) {
+      throw new BerthException(
+          Reason.INVALID, "will not unpack '" + name + "': it is a sparse file");
+    }
+  }
+
+  private static BerthException exceeded(String what) {
+    return new BerthException(Reason.EXHAUSTED, "will not unpack all of it: the tar " + what);
   }
 
   /** The same name without what changes nothing; empty for the folder itself. */
@@ -95,6 +155,11 @@ public final class TarUnpacker {
   }
 
   private void unpack(InputStream content, TarArchiveEntry entry, String name) throws IOException {
+    if (name.chars().anyMatch(Character::isISOControl)) {
+      // Whoever lists the folder later may do so in a terminal.
+      leftOut.add(PlainText.escape(name) + ": its name has control characters");
+      return;
+    }
     Path target = root.resolve(name);
     if (entry.isDirectory()) {
       makeFolders(target);
@@ -123,7 +188,7 @@ public final class TarUnpacker {
       if (link) {
         Files.createSymbolicLink(part, Path.of(entry.getLinkName()));
       } else {
-        Files.copy(content, part);
+        write(content, part);
         setMode(part, entry.getMode());
         Files.setLastModifiedTime(part, FileTime.from(entry.getLastModifiedTime().toInstant()));
       }
@@ -138,8 +203,22 @@ public final class TarUnpacker {
   private static boolean isFile(TarArchiveEntry entry) {
     return switch (entry.getLinkFlag()) {
       case TarConstants.LF_NORMAL, TarConstants.LF_OLDNORM, TarConstants.LF_CONTIG -> true;
-      default -> entry.isSparse();
+      default -> false;
     };
+  }
+
+  // Counts what is written, whatever the header has said.
+  private void write(InputStream content, Path file) throws IOException {
+    byte[] buffer = new byte[1 << 16];
+    try (OutputStream out = Files.newOutputStream(file, StandardOpenOption.CREATE_NEW)) {
+      for (int length; (length = content.read(buffer)) >= 0; ) {
+        bytes += length;
+        if (bytes > limits.bytes) {
+          throw exceeded("unpacks to more than " + limits.bytes + " bytes");
+        }
+        out.write(buffer, 0, length);
+      }
+    }
   }
 
   private void makeFolders(Path folder) throws IOException {
@@ -197,5 +276,54 @@ public final class TarUnpacker {
       }
     }
     Files.setPosixFilePermissions(path, permissions);
+  }
+
+  /** Stops the library, which reads headers into memory however long they are. */
+  private static final class HeaderLimit extends FilterInputStream {
+    private static final long MOST = 1 << 20;
+
+    private boolean header;
+    private long read;
+
+    HeaderLimit(InputStream in) {
+      super(in);
+    }
+
+    void begin() {
+      header = true;
+      read = 0;
+    }
+
+    void end() {
+      header = false;
+    }
+
+    @Override
+    public int read() throws IOException {
+      int next = super.read();
+      count(1);
+      return next;
+    }
+
+    @Override
+    public int read(byte[] buffer, int offset, int length) throws IOException {
+      int found = super.read(buffer, offset, length);
+      count(found);
+      return found;
+    }
+
+    @Override
+    public long skip(long length) throws IOException {
+      long skipped = super.skip(length);
+      count(skipped);
+      return skipped;
+    }
+
+    private void count(long length) {
+      read += header ? Math.max(0, length) : 0;
+      if (read > MOST) {
+        throw exceeded("has a header of more than " + MOST + " bytes");
+      }
+    }
   }
 }

@@ -13,6 +13,14 @@ import java.util.regex.Pattern;
  */
 public record Warning(String signal, Duration before) {
   private static final Pattern FORM = Pattern.compile("(?:SIG)?([A-Z][A-Z0-9+-]*)@(\\d+)(\\D*)");
+  private static final Pattern SIGNAL = Pattern.compile("[A-Z][A-Z0-9+-]{0,19}");
+
+  public Warning {
+    if (!SIGNAL.matcher(signal).matches() || before.isNegative()) {
+      throw new BerthException(
+          Reason.INVALID, "the warning " + signal + "@" + before + " has no such signal or time");
+    }
+  }
 
   /**
    * Reads {@code USR1@60}, as Slurm has it, and {@code USR1@2m}.

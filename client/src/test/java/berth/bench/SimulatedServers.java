@@ -222,7 +222,7 @@ final class SimulatedServers implements AutoCloseable {
                 Service.newBuilder()
                     .setName(matches ? "tensorflow" : "caffe")
                     .addAliases(matches ? "tensorflow-2.21" : "caffe-1.0")
-                    .setImage("berth/job:1"));
+                    .setImage("berth.invalid/job:1"));
     for (int i = 0; i < GPUS; i++) {
       info.addGpus(
           GpuInfo.newBuilder()

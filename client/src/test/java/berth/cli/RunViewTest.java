@@ -99,6 +99,20 @@ class RunViewTest {
   }
 
   @Test
+  void saysWhatIsWrongWithTheServerWhileItWaits() {
+    RunView view = view(false, RunView.Detail.ALL);
+    show(
+        view,
+        FakeRuns.accepted(),
+        berth.v1.RunEvent.newBuilder()
+            .setQueued(
+                berth.v1.Queued.newBuilder().setAhead(1).setWaitingBecause("GPU 0 is lost\u001b"))
+            .build());
+
+    assertThat(text(err)).contains("waiting behind 1 request: GPU 0 is lost?");
+  }
+
+  @Test
   void jsonIsOneLineAnEvent() {
     RunView view = view(false, RunView.Detail.JSON);
     show(view, FakeRuns.accepted(), FakeRuns.queued(2), FakeRuns.output(0, "hi"));
@@ -107,7 +121,7 @@ class RunViewTest {
         .isEqualTo(
             """
             {"accepted":{"runId":"run-6b1fd2c9aa","server":"gpu01"}}
-            {"queued":{"ahead":2}}
+            {"queued":{"ahead":2,"waitingBecause":""}}
             {"output":{"stream":"OUTPUT_STREAM_STDOUT","offset":"0","data":"aGk="}}
             """);
     assertThat(text(err)).isEmpty();

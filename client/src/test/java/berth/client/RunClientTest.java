@@ -160,7 +160,7 @@ class RunClientTest {
     server.onAttach = (q, r) -> FakeRuns.fail(r, Reason.NOT_FOUND, "there is no run nope");
 
     assertThat(client.getRun(FakeRuns.ID, TIMEOUT)).isEqualTo(run);
-    assertThat(client.listRuns(TIMEOUT)).isEqualTo(server.runs);
+    assertThat(client.listRuns(TIMEOUT).getRunsList()).isEqualTo(server.runs.getRunsList());
     assertThat(client.listServices(TIMEOUT)).isEqualTo(server.services);
     CancelRunRequest cancel = CancelRunRequest.newBuilder().setRunId(FakeRuns.ID).build();
     client.cancelRun(cancel, TIMEOUT);

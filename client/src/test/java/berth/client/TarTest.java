@@ -8,6 +8,7 @@ import berth.rpc.BerthException;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.io.RandomAccessFile;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
@@ -30,6 +31,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** Packing folders and unpacking what others packed. */
 class TarTest {
+  private static final TarUnpacker.Limits LIMITS = new TarUnpacker.Limits(10_000, 20, 5);
+
   @TempDir private Path folder;
   private final ByteArrayOutputStream bytes = new ByteArrayOutputStream();
   private final TarArchiveOutputStream tar = new TarArchiveOutputStream(bytes, "UTF-8");
@@ -76,7 +79,7 @@ class TarTest {
     Path packed = folder.resolve("t.tar");
     TarPacker.pack(one, packed);
 
-    TarUnpacker.unpack(Files.newInputStream(packed), target, name -> name);
+    TarUnpacker.unpack(Files.newInputStream(packed), target, name -> name, LIMITS);
 
     try (Stream<Path> below = Files.walk(target)) {
       assertThat(below.map(path -> target.relativize(path).toString()))
@@ -171,6 +174,16 @@ class TarTest {
   }
 
   @Test
+  void leavesOutNamesThatWouldUpsetATerminal() throws Exception {
+    add("a\033[2Jb/file", "bad");
+    add("file", "good");
+
+    assertThat(unpack().leftOut())
+        .containsExactly("a\\u001b[2Jb/file: its name has control characters");
+    assertThat(target.toFile().list()).containsExactly("file");
+  }
+
+  @Test
   void replacesAFileButNoFolder() throws Exception {
     Files.writeString(target.resolve("a"), "old");
     Files.createDirectory(target.resolve("b"));
@@ -191,7 +204,7 @@ class TarTest {
     byte[] cut = java.util.Arrays.copyOf(bytes.toByteArray(), 2500);
 
     assertThatThrownBy(
-            () -> TarUnpacker.unpack(new ByteArrayInputStream(cut), target, name -> name))
+            () -> TarUnpacker.unpack(new ByteArrayInputStream(cut), target, name -> name, LIMITS))
         .isInstanceOf(IOException.class);
     assertThat(target.toFile().list()).containsExactly("whole");
   }
@@ -206,6 +219,82 @@ class TarTest {
 
     assertThat((int) Files.getAttribute(target.resolve("tool"), "unix:mode") & 07777)
         .isEqualTo(0755);
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"gnu", "pax"})
+  void aSparseFileIsRefusedHoweverLittleItTakesInTheTar(String format) throws Exception {
+    Path bomb = Files.createFile(folder.resolve("bomb"));
+    try (RandomAccessFile file = new RandomAccessFile(bomb.toFile(), "rw")) {
+      file.setLength(300_000_000);
+    }
+    Path packed = folder.resolve("bomb.tar");
+    Process packing =
+        new ProcessBuilder(
+                "tar",
+                "-C",
+                folder.toString(),
+                "-S",
+                "--format",
+                format,
+                "-cf",
+                packed + "",
+                "bomb")
+            .inheritIO()
+            .start();
+    assertThat(packing.waitFor()).isZero();
+    assertThat(Files.size(packed)).isLessThan(20_000);
+
+    assertThatThrownBy(
+            () ->
+                TarUnpacker.unpack(
+                    Files.newInputStream(packed),
+                    target,
+                    name -> name,
+                    TarUnpacker.Limits.bytes(Long.MAX_VALUE)))
+        .isInstanceOf(BerthException.class)
+        .hasMessageContaining("sparse");
+    assertThat(target).isEmptyDirectory();
+  }
+
+  @Test
+  void noMoreIsWrittenThanAllowed() throws Exception {
+    add("a", "x".repeat(9_000));
+    add("b", "x".repeat(1_001));
+
+    assertThatThrownBy(this::unpack)
+        .hasMessage("will not unpack all of it: the tar unpacks to more than 10000 bytes");
+    assertThat(target.toFile().list()).containsExactly("a");
+  }
+
+  @Test
+  void noMoreEntriesAreUnpackedThanAllowed() throws Exception {
+    for (int i = 0; i < 21; i++) {
+      add("f" + i, "");
+    }
+
+    assertThatThrownBy(this::unpack)
+        .hasMessage("will not unpack all of it: the tar has more than 20 entries");
+  }
+
+  @Test
+  void foldersAreNoDeeperThanAllowed() throws Exception {
+    add("1/2/3/4/5", "");
+    add("1/2/3/4/5b/6", "");
+
+    assertThatThrownBy(this::unpack)
+        .hasMessage("will not unpack all of it: the tar has folders more than 5 deep");
+    assertThat(target.resolve("1/2/3/4/5")).exists();
+  }
+
+  @Test
+  void aHeaderMayNotFillTheMemory() throws Exception {
+    TarArchiveEntry entry = new TarArchiveEntry("a");
+    tar.setLongFileMode(TarArchiveOutputStream.LONGFILE_POSIX);
+    entry.addPaxHeader("comment", "x".repeat(2 << 20));
+    put(entry, "");
+
+    assertThatThrownBy(this::unpack).hasMessageContaining("has a header of more than");
   }
 
   private Path project(String name, String... files) throws IOException {
@@ -237,7 +326,8 @@ class TarTest {
 
   private Unpacked unpack() throws IOException {
     tar.close();
-    return TarUnpacker.unpack(new ByteArrayInputStream(bytes.toByteArray()), target, name -> name);
+    return TarUnpacker.unpack(
+        new ByteArrayInputStream(bytes.toByteArray()), target, name -> name, LIMITS);
   }
 
   private static byte[] sha256(byte[] content) throws Exception {

@@ -388,7 +388,8 @@ class BerthTest {
   }
 
   private static RunServer server(String name, int gpus) throws IOException {
-    List<String> options = new ArrayList<>(List.of("--name", name, "--runtime", "process"));
+    List<String> options =
+        new ArrayList<>(List.of("--name", name, "--runtime", "process", "--allow-root"));
     options.addAll(List.of("--registry", registry.address(), "--sample-interval", "100ms"));
     options.addAll(List.of("--simulate-gpus", "" + gpus));
     return new RunServer(

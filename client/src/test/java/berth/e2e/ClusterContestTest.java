@@ -55,6 +55,7 @@ class ClusterContestTest {
               "gpu" + i,
               "--runtime",
               "process",
+              "--allow-root",
               "--simulate-gpus",
               i == 3 ? "2" : "4",
               "--sample-interval",

@@ -327,7 +327,8 @@ class ClusterFaultsTest {
                       .matches(
                           "(?s).*"
                               + worker
-                              + " cannot be started yet: .*No space left on device.*"));
+                              + " cannot be started yet: .*less than .*"
+                              + " \\(--least-free-disk\\).*"));
       assertThat(WatchedCluster.attempts(stuck, worker).get(before - 1).getExitCode())
           .isEqualTo(137);
       training.awaitProgress();

@@ -71,6 +71,7 @@ class ClusterTest {
         name,
         "--runtime",
         "process",
+        "--allow-root",
         "--simulate-gpus",
         Integer.toString(gpus),
         "--port-range",

@@ -71,6 +71,7 @@ class DetachedClustersTest {
         name,
         "--runtime",
         "process",
+        "--allow-root",
         "--simulate-gpus",
         "2",
         "--port-range",
@@ -313,13 +314,14 @@ class DetachedClustersTest {
   }
 
   @Test
-  void aProgramMayHandItOverToo() throws IOException {
+  void aProgramMayHandItOverTooWithItsFiles() throws IOException {
+    Files.writeString(here.resolve("data"), "1 2 3");
     DetachedCluster detached;
     try (Berth berth = Berth.connect(registry.address())) {
       detached =
           berth.clusterDetached(
               ClusterRequest.named("library")
-                  .all(task -> task.command("sh", "-c", "exit {task_index}"))
+                  .all(task -> task.files(here).command("sh", "-c", "exit {task_index}"))
                   .task("worker", 2, worker -> worker.gpus(1))
                   .build());
     }

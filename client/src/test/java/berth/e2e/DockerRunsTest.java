@@ -36,6 +36,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.AfterAll;
@@ -272,7 +273,11 @@ class DockerRunsTest {
             DownloadFilesRequest.newBuilder().setRunId(runId).addAllPaths(List.of(paths)).build(),
             tar);
     Path fetched = Files.createTempDirectory(folder, "fetched");
-    TarUnpacker.unpack(new ByteArrayInputStream(tar.toByteArray()), fetched, name -> name);
+    TarUnpacker.unpack(
+        new ByteArrayInputStream(tar.toByteArray()),
+        fetched,
+        name -> name,
+        TarUnpacker.Limits.bytes(4 * MIB));
     return fetched;
   }
 
@@ -679,6 +684,35 @@ class DockerRunsTest {
       assertThat(none.outText()).isEqualTo("void\n");
       nvml.assertNothingLeft();
       assertThat(engine.containersOf(nvml.state())).isEmpty();
+    }
+  }
+
+  @Test
+  void aToolkitThatMakesImagesRootIsShownAndLogged() throws Exception {
+    Path program = engine.folder().resolve("bin/nvidia-ctk");
+    Files.writeString(program, "#!/bin/sh\necho NVIDIA Container Toolkit CLI version 1.16.1\n");
+    Files.setPosixFilePermissions(program, PosixFilePermissions.fromString("rwxr-xr-x"));
+    Path other = Files.createTempDirectory(folder, "toolkit");
+    GpuFile real = new GpuFile(other, 1);
+    try (RunServer nvml =
+        new RunServer(
+            other,
+            Map.of("NVML_SIM_FILE", real.path().toString()),
+            "--docker",
+            engine.host(),
+            "--nvml-library",
+            Installed.home().resolve("lib/nvml-sim/libnvidia-ml.so.1").toString())) {
+      String warning =
+          "NVIDIA container toolkit 1.16.1: UNSAFE, an image may become root on the host; upgrade"
+              + " to 1.17.8 or later";
+      assertThat(nvml.daemon().log()).contains(warning);
+      assertThat(
+              Installed.run(
+                      Installed.command("berth"), "services", "--server", nvml.daemon().address())
+                  .out())
+          .contains(warning);
+    } finally {
+      Files.delete(program);
     }
   }
 

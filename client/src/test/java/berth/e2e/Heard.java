@@ -168,6 +168,11 @@ final class Heard implements Consumer<RunEvent> {
     join();
   }
 
+  /** Waits until there is no more to hear, however it ended. */
+  void ended() {
+    join();
+  }
+
   private Optional<Throwable> join() {
     try {
       end.get(PATIENCE.toSeconds(), TimeUnit.SECONDS);

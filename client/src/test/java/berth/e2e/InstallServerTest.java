@@ -115,6 +115,25 @@ class InstallServerTest {
     }
   }
 
+  @ParameterizedTest
+  @CsvSource({"server,berthd", "registry,berth-registry"})
+  void aServiceIsStartedForEverAndShutsOthersOutOfItsFiles(String role, String daemon)
+      throws Exception {
+    install(role);
+
+    List<String> unit =
+        Files.readAllLines(at("/usr/local/lib/systemd/system/" + daemon + ".service"));
+    assertThat(unit)
+        .contains("UMask=0077", "Restart=always", "StartLimitIntervalSec=0", "RestartSec=5s")
+        .noneMatch(line -> line.startsWith("StartLimitBurst"));
+    if (unit.stream().anyMatch(line -> line.startsWith("StateDirectory="))) {
+      assertThat(unit).contains("StateDirectoryMode=0700");
+    }
+    // Of its JVM too nothing stays half alive.
+    assertThat(Files.readString(at("/opt/berth/current/bin/" + daemon)))
+        .contains("-XX:+ExitOnOutOfMemoryError");
+  }
+
   /** What systemd says about a unit. Its exit code is the same whatever it says. */
   private String complaints(String daemon) throws IOException {
     String unit = Files.readString(at("/usr/local/lib/systemd/system/" + daemon + ".service"));

@@ -220,7 +220,7 @@ class JobImagesTest {
 
   private static String tagOf(String name) {
     return engine
-        .docker("images", "--format", "{{.Repository}}:{{.Tag}}", "berth/" + name)
+        .docker("images", "--format", "{{.Repository}}:{{.Tag}}", "berth.invalid/" + name)
         .lines()
         .filter(tag -> !tag.endsWith("-cpu"))
         .findFirst()

@@ -168,7 +168,8 @@ class ManyMachinesTest {
   }
 
   private Daemon server(NetworkNamespace host, String name, String... options) {
-    List<String> args = new ArrayList<>(List.of("--name", name, "--runtime", "process"));
+    List<String> args =
+        new ArrayList<>(List.of("--name", name, "--runtime", "process", "--allow-root"));
     args.addAll(List.of(options));
     if (!args.contains("--simulate-gpus")) {
       args.addAll(List.of("--simulate-gpus", "2"));

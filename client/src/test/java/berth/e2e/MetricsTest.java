@@ -49,6 +49,7 @@ class MetricsTest {
             "2",
             "--runtime",
             "process",
+            "--allow-root",
             "--registry",
             registry.address());
     await().until(() -> value(registry, "berth_registry_servers{state=\"serving\"}") == 1);
@@ -163,7 +164,8 @@ class MetricsTest {
             "--nvml-library",
             folder.resolve("none.so").toString(),
             "--runtime",
-            "process")) {
+            "process",
+            "--allow-root")) {
       HttpResponse<String> ready = get(blind, "readyz");
 
       assertThat(ready.statusCode()).isEqualTo(503);
@@ -188,6 +190,7 @@ class MetricsTest {
             "1",
             "--runtime",
             "process",
+            "--allow-root",
             "--lock-dir",
             Files.createDirectory(folder.resolve("locks")).toString(),
             "--state-dir",

@@ -71,6 +71,7 @@ class PageTest {
             Integer.toString(gpus),
             "--runtime",
             "process",
+            "--allow-root",
             "--registry",
             "127.0.0.1:" + port));
   }

@@ -52,6 +52,7 @@ class ProcessRunsTest {
             folder,
             "--runtime",
             "process",
+            "--allow-root",
             "--simulate-gpus",
             gpuFile.path().toString(),
             "--sample-interval",

@@ -101,7 +101,8 @@ class RegistryReplicasTest {
                 "--simulate-gpus",
                 "2",
                 "--runtime",
-                "process");
+                "process",
+                "--allow-root");
         Replicas second = new Replicas("registry", List.of(address(registries.get(1))))) {
       await().atMost(SOON).until(() -> names(second).equals(List.of("gpu01")));
 

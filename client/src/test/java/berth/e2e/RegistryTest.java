@@ -29,7 +29,7 @@ import org.junit.jupiter.api.io.TempDir;
 class RegistryTest {
   private static final Duration PATIENCE = Duration.ofSeconds(30);
   private static final String[] RUNTIME = {
-    "--runtime", "process", "--sample-interval", "100ms", "--simulate-gpus"
+    "--runtime", "process", "--allow-root", "--sample-interval", "100ms", "--simulate-gpus"
   };
 
   @TempDir private static Path folder;
@@ -314,6 +314,7 @@ class RegistryTest {
             "room=own",
             "--runtime",
             "process",
+            "--allow-root",
             "--simulate-gpus",
             "2")) {
       String[] mine = {"--label", "room=own"};

@@ -37,6 +37,7 @@ class ReservationsTest {
   void killAll() {
     berthd.close();
     processes.forEach(Process::destroyForcibly);
+    keepers().forEach(pid -> ProcessHandle.of(pid).ifPresent(ProcessHandle::destroyForcibly));
   }
 
   @Test
@@ -79,6 +80,89 @@ class ReservationsTest {
 
     assertThat(contender.hasTheLock()).isFalse();
     contender.awaitTheLock(Duration.ofSeconds(4));
+  }
+
+  @Test
+  void aRemovedLockFileAndAKilledDaemonMakeNoSecondHolder() throws Exception {
+    Process job = run("sleep", "1000");
+    reserve("--gpu", "0", "--for", "1h");
+    reserve("--gpu", "1", "--process", "" + job.pid());
+    Process program =
+        run(
+            Installed.command("berth"),
+            "run",
+            "--server",
+            berthd.address(),
+            "--gpu",
+            "2",
+            "--",
+            "sh",
+            "-c",
+            "echo up; exec sleep 1000");
+    assertThat(program.inputReader().readLine()).isEqualTo("up");
+    List<Path> files = List.of(lock(0), lock(1), lock(2));
+
+    for (Path file : files) {
+      Files.delete(file);
+    }
+    await().until(() -> files.stream().allMatch(this::isKept));
+    berthd.kill();
+
+    assertThat(lock("--gpus", "1", "--", "sh", "-c", "echo $NV_GPU").out()).isEqualTo("3\n");
+    assertThat(lock("--gpus", "2", "--wait", "0s", "--", "true").err())
+        .isEqualTo("berth: 2 GPUs asked, 1 idle\n");
+    berthd = berthd();
+    assertThat(berth("reservations").out()).contains("GPU", "end of process " + job.pid());
+    assertThat(lock("--gpus", "2", "--wait", "0s", "--", "true").exitCode()).isEqualTo(125);
+  }
+
+  @Test
+  void aDaemonThatIsKilledInTheMiddleOfAReleaseLeavesNothingHalf() throws Exception {
+    for (int delay = 0; delay < 2; delay++) {
+      String id = reserve("--gpu", "0", "--ports", "1", "--for", "1h");
+      Process release =
+          run(Installed.command("berth"), "release", id, "--server", berthd.address());
+      // The time of a release, in steps; the rest of it is the start of the command.
+      await().until(() -> berthd.log().contains(id + " has ended") || !release.isAlive());
+      release.waitFor(delay, TimeUnit.MILLISECONDS);
+
+      berthd.kill();
+      boolean kept = isKept(lock(0));
+      berthd = berthd();
+
+      assertThat(berth("reservations").out().contains(id)).isEqualTo(kept);
+      if (kept) {
+        assertThat(berth("release", id).exitCode()).isZero();
+      }
+      assertThat(lock("--gpu", "0", "--wait", "0s", "--", "true").exitCode()).isZero();
+      assertThat(Files.exists(folder.resolve("state").resolve(id + ".reservation"))).isFalse();
+    }
+  }
+
+  @Test
+  void whoWaitsForALostGpuIsToldAndGetsIt() throws Exception {
+    berthd.close();
+    Path gpus = Files.writeString(folder.resolve("gpus.txt"), "gpu GPU-0\n  status 15\n");
+    berthd = Daemon.start(folder, "berthd", "--name", "gpu01", "--simulate-gpus", gpus.toString());
+    Process reserve =
+        new ProcessBuilder(
+                Installed.command("berth"),
+                "reserve",
+                "--gpus",
+                "1",
+                "--for",
+                "1m",
+                "--server",
+                berthd.address())
+            .start();
+    processes.add(reserve);
+    assertThat(reserve.errorReader().readLine())
+        .startsWith("berth: next in line, waiting for GPUs: GPU 0 is lost: ");
+    assertThat(berth("reservations").out()).contains("(GPU 0 is lost: ");
+
+    Files.writeString(gpus, "gpu GPU-0\n");
+
+    assertThat(reserve.inputReader().readLine()).endsWith(": GPU 0 for 60s");
   }
 
   @Test
@@ -224,7 +308,16 @@ class ReservationsTest {
   }
 
   private Daemon berthd() {
-    return Daemon.start(folder, "berthd", "--name", "gpu01", "--simulate-gpus", "4");
+    return Daemon.start(
+        folder,
+        "berthd",
+        "--name",
+        "gpu01",
+        "--simulate-gpus",
+        "4",
+        "--runtime",
+        "process",
+        "--allow-root");
   }
 
   private Result berth(String... words) {
@@ -277,6 +370,29 @@ class ReservationsTest {
         .filter(process -> holdsALock(Path.of("/proc/" + process.pid() + "/fd")))
         .map(ProcessHandle::pid)
         .toList();
+  }
+
+  /** Whether a process other than the daemon has the file open that stands under this name now. */
+  private boolean isKept(Path file) {
+    return ProcessHandle.allProcesses()
+        .filter(process -> process.pid() != berthd.pid())
+        .filter(process -> process.pid() != ProcessHandle.current().pid())
+        .anyMatch(process -> hasOpen(Path.of("/proc/" + process.pid() + "/fd"), file));
+  }
+
+  private boolean hasOpen(Path descriptors, Path file) {
+    try (Stream<Path> open = Files.list(descriptors)) {
+      for (Path descriptor : open.toList()) {
+        // One that was locked anew had another name when it was opened.
+        if (Files.readSymbolicLink(descriptor).startsWith(locks)
+            && Files.isSameFile(descriptor, file)) {
+          return true;
+        }
+      }
+    } catch (IOException e) {
+      // It has ended meanwhile, or the file is gone.
+    }
+    return false;
   }
 
   private boolean holdsALock(Path descriptors) {

@@ -114,7 +114,8 @@ class RunRefusalsTest {
         .contains("r-nope")
         .doesNotContain("\n");
     assertThat(server.runs().listRuns(RunServer.TIMEOUT).getRunsCount()).isEqualTo(before);
-    String image = "berth-test/no-such-image:1";
+    // Of a name that no registry can have: one that cannot be reached would be waited for.
+    String image = "berth.invalid/no-such-image:1";
     assertThat(refused(Reason.NOT_FOUND, command("true").setImage(image).setGpus(gpus(0))))
         .startsWith("image " + image + " is not on this server and cannot be fetched: ")
         .doesNotContain("\n");

@@ -123,7 +123,7 @@ class ServiceImagesTest {
   }
 
   private static String imageOf(String name) {
-    return engine.docker("images", "--format", "{{.Repository}}:{{.Tag}}", "berth/" + name);
+    return engine.docker("images", "--format", "{{.Repository}}:{{.Tag}}", "berth.invalid/" + name);
   }
 
   private static Result berth(String... words) {

@@ -87,6 +87,7 @@ final class SoakWorld implements AutoCloseable {
             REGISTRY,
             "--runtime",
             "process",
+            "--allow-root",
             "--simulate-gpus",
             Integer.toString(gpus)));
   }

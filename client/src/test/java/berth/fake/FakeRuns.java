@@ -27,13 +27,17 @@ import berth.v1.RunCodeRequest;
 import berth.v1.RunEvent;
 import berth.v1.RunExited;
 import berth.v1.RunOutput;
+import berth.v1.RunSelection;
 import berth.v1.RunServiceGrpc;
 import berth.v1.RunStarted;
+import berth.v1.RunState;
 import berth.v1.UploadBundleRequest;
 import berth.v1.UploadBundleResponse;
 import com.google.protobuf.ByteString;
 import io.grpc.stub.ServerCallStreamObserver;
 import io.grpc.stub.StreamObserver;
+import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -67,6 +71,7 @@ public final class FakeRuns extends RunServiceGrpc.RunServiceImplBase implements
   public volatile byte[] files = new byte[0];
   public volatile ListRunsResponse runs = ListRunsResponse.getDefaultInstance();
   public volatile boolean listsRuns = true;
+  public volatile int pageSize = 1000;
   public volatile ListServicesResponse services = ListServicesResponse.getDefaultInstance();
 
   private volatile Runnable onStop = () -> {};
@@ -185,7 +190,25 @@ public final class FakeRuns extends RunServiceGrpc.RunServiceImplBase implements
       fail(observer, Reason.UNAVAILABLE, "lost");
       return;
     }
-    observer.onNext(runs);
+    List<Run> matching = new ArrayList<>(runs.getRunsList());
+    matching.removeIf(
+        run ->
+            !run.getRunId().startsWith(request.getIdPrefix())
+                || (!request.getRequestId().isEmpty()
+                    && !run.getRequest().getRequestId().equals(request.getRequestId()))
+                || (request.getSelection() == RunSelection.RUN_SELECTION_UNFINISHED
+                    && run.getState() == RunState.RUN_STATE_ENDED)
+                || (request.getSelection() == RunSelection.RUN_SELECTION_ENDED
+                    && run.getState() != RunState.RUN_STATE_ENDED));
+    Collections.reverse(matching);
+    ListRunsResponse.Builder page = runs.toBuilder().clearRuns().setTotalCount(matching.size());
+    int from = request.getPageToken().isEmpty() ? 0 : Integer.parseInt(request.getPageToken());
+    int to = Math.min(matching.size(), from + Math.min(pageSize, request.getPageSize()));
+    page.addAllRuns(matching.subList(from, to));
+    if (to < matching.size()) {
+      page.setNextPageToken(Integer.toString(to));
+    }
+    observer.onNext(page.build());
     observer.onCompleted();
   }
 

@@ -1,6 +1,7 @@
 package berth.command;
 
 import berth.rpc.BerthException;
+import berth.rpc.PlainText;
 import java.io.PrintWriter;
 import java.nio.file.Path;
 import java.util.Arrays;
@@ -83,7 +84,7 @@ public final class CommandRunner {
     }
     String name = line.getCommandSpec().qualifiedName();
     PrintWriter err = line.getErr();
-    err.println(name + ": " + place + firstLine(e.getMessage()));
+    err.println(name + ": " + PlainText.clean(place + firstLine(e.getMessage())));
     err.println("Try '" + name + " --help'.");
     return ExitCode.BERTH_FAILED;
   }
@@ -92,11 +93,18 @@ public final class CommandRunner {
     String name = line.getCommandSpec().root().name();
     PrintWriter err = line.getErr();
     if (stackTraceAsked()) {
-      e.printStackTrace(err);
+      PlainText.escape(e).printStackTrace(err);
     } else if (e instanceof BerthException) {
-      err.println(name + ": " + e.getMessage());
+      // It may be the message of a server, which may be anybody's.
+      err.println(name + ": " + PlainText.clean(String.valueOf(e.getMessage())));
     } else {
-      err.println(name + ": unexpected: " + e + " (" + STACK_TRACE + " shows where)");
+      err.println(
+          name
+              + ": unexpected: "
+              + PlainText.clean(e.toString())
+              + " ("
+              + STACK_TRACE
+              + " shows where)");
     }
     err.flush();
     return ExitCode.BERTH_FAILED;

@@ -10,6 +10,7 @@ import picocli.CommandLine.Option;
 /** The options that every daemon has. */
 public final class DaemonOptions {
   private final int defaultPort;
+  private final int defaultMaxConnections;
 
   @Option(
       names = ConfigFile.OPTION,
@@ -37,8 +38,34 @@ public final class DaemonOptions {
       description = "Show where in the code a failure happened.")
   private boolean stackTrace;
 
-  public DaemonOptions(int defaultPort) {
+  @Option(
+      names = "--max-connections",
+      paramLabel = "N",
+      description =
+          "Connections that callers may have open (default: 4000 for berthd, 40000 for"
+              + " berth-registry). Further ones are refused.")
+  private Optional<Integer> maxConnections = Optional.empty();
+
+  @Option(
+      names = "--max-connections-per-client",
+      paramLabel = "N",
+      defaultValue = "1000",
+      description =
+          "The same for one client: an IPv4 address, or an IPv6 /64 network (default:"
+              + " ${DEFAULT-VALUE}).")
+  private int maxConnectionsPerClient;
+
+  public DaemonOptions(int defaultPort, int defaultMaxConnections) {
     this.defaultPort = defaultPort;
+    this.defaultMaxConnections = defaultMaxConnections;
+  }
+
+  public int maxConnections() {
+    return maxConnections.orElse(defaultMaxConnections);
+  }
+
+  public int maxConnectionsPerClient() {
+    return maxConnectionsPerClient;
   }
 
   public Address address() {

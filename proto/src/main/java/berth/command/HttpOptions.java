@@ -49,13 +49,14 @@ public final class HttpOptions {
    * Serves HTTP, if somebody wants that.
    *
    * @param daemon says where, unless there is an option of its own for that
-   * @param routes adds what is served beside metrics, and the answer of a process that lives
+   * @param vitals what {@code /healthz} tells of
+   * @param routes adds what is served beside metrics and health
    * @return null if nothing is served: a second daemon of a machine does not fail for want of a
    *     port that nobody has asked for
    * @throws BerthException if the address that was asked for cannot be had
    */
   public HttpServer serve(
-      DaemonOptions daemon, Metrics metrics, Consumer<HttpServer.Builder> routes) {
+      DaemonOptions daemon, Metrics metrics, Vitals vitals, Consumer<HttpServer.Builder> routes) {
     if (http.filter(NONE::equals).isPresent()) {
       return null;
     }
@@ -68,8 +69,8 @@ public final class HttpOptions {
         HttpServer.listenOn(address)
             .insecureBeyondLoopback(daemon.insecure())
             .names(httpNames)
-            .get("/metrics", call -> call.reply(scrape(metrics, call)))
-            .get("/healthz", call -> call.reply(HttpReply.text(200, "ok")));
+            .vital("/metrics", call -> call.reply(scrape(metrics, call)))
+            .vital("/healthz", call -> call.reply(health(vitals)));
     routes.accept(server);
     try {
       return server.start();
@@ -80,6 +81,11 @@ public final class HttpOptions {
       log.warn("no HTTP is served: {}; --http says where else", e.getMessage());
       return null;
     }
+  }
+
+  private static HttpReply health(Vitals vitals) {
+    Optional<String> problem = vitals.problem();
+    return HttpReply.text(problem.isEmpty() ? 200 : 503, problem.orElse("ok"));
   }
 
   private static HttpReply scrape(Metrics metrics, HttpCall call) {

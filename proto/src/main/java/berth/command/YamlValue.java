@@ -85,7 +85,8 @@ public final class YamlValue {
     } catch (MarkedYamlEngineException e) {
       int line = e.getProblemMark().map(mark -> mark.getLine() + 1).orElse(1);
       throw invalid(file, line, "not YAML: " + e.getProblem());
-    } catch (YamlEngineException e) {
+    } catch (YamlEngineException | IllegalArgumentException e) {
+      // The second for some tags, which the parser does not expect to be wrong.
       throw invalid(file, 1, "not YAML: " + e.getMessage());
     }
   }

@@ -1,11 +1,8 @@
 package berth.discovery;
 
-import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.v1.DiscoveryAnswer;
 import com.google.protobuf.ByteString;
-import com.google.protobuf.InvalidProtocolBufferException;
 import java.io.IOException;
 import java.net.DatagramPacket;
 import java.net.DatagramSocket;
@@ -20,10 +17,8 @@ import java.nio.channels.DatagramChannel;
 import java.security.SecureRandom;
 import java.time.Duration;
 import java.util.Collections;
-import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
-import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
 
@@ -41,15 +36,13 @@ public final class Discovery {
   private static final long COLLECTING = TimeUnit.MILLISECONDS.toNanos(50);
   private static final long FIRST_PAUSE = TimeUnit.MILLISECONDS.toNanos(100);
   private static final long LONGEST_PAUSE = TimeUnit.SECONDS.toNanos(1);
-  // No network has more; somebody could pretend to be millions.
-  private static final int MOST_FOUND = 256;
   private static final InetAddress LOOPBACK = new InetSocketAddress("127.0.0.1", 0).getAddress();
 
   private final Set<InetAddress> targets;
   private final int port;
   private final DatagramSocket socket;
   private final long nonce = new SecureRandom().nextLong();
-  private final Map<Long, FoundRegistry> found = new LinkedHashMap<>();
+  private final Answers answers = new Answers(nonce);
 
   private Discovery(Set<InetAddress> targets, int port, DatagramSocket socket) {
     this.targets = targets;
@@ -86,7 +79,7 @@ public final class Discovery {
       socket.setBroadcast(true);
       var discovery = new Discovery(targets, port, socket);
       discovery.collect(timeout.toNanos(), reach == Reach.THIS_MACHINE ? 0 : COLLECTING);
-      return List.copyOf(discovery.found.values());
+      return discovery.answers.registries();
     } catch (IOException e) {
       if (Thread.currentThread().isInterrupted()) {
         throw new BerthException(Reason.CANCELLED, "the search for a registry was interrupted", e);
@@ -96,23 +89,25 @@ public final class Discovery {
     }
   }
 
-  /** Fills {@link #found}, for {@code timeout} or for {@code collecting} after the first answer. */
+  /**
+   * Fills {@link #answers}, for {@code timeout} or for {@code collecting} after the first answer.
+   */
   private void collect(long timeout, long collecting) throws IOException {
     long start = System.nanoTime();
     long elapsed = 0;
     long end = timeout;
     long pause = FIRST_PAUSE;
     long nextQuery = 0;
-    while (elapsed < end && found.size() < MOST_FOUND) {
-      if (found.isEmpty() && elapsed >= nextQuery) {
+    while (elapsed < end && !answers.isFull()) {
+      if (answers.isEmpty() && elapsed >= nextQuery) {
         ask();
         nextQuery = elapsed + pause;
         pause = Math.min(2 * pause, LONGEST_PAUSE);
       }
-      boolean first = found.isEmpty();
+      boolean first = answers.isEmpty();
       hear(Math.min(end, first ? nextQuery : end) - elapsed);
       elapsed = System.nanoTime() - start;
-      if (first && !found.isEmpty()) {
+      if (first && !answers.isEmpty()) {
         end = Math.min(end, elapsed + collecting);
       }
     }
@@ -141,28 +136,7 @@ public final class Discovery {
     } catch (SocketTimeoutException e) {
       return;
     }
-    if (packet.getLength() > Datagrams.MAX_ANSWER_BYTES) {
-      return;
-    }
-    try {
-      var bytes = ByteString.copyFrom(buffer, 0, packet.getLength());
-      var answer = DiscoveryAnswer.parseFrom(bytes);
-      if (Datagrams.isAnswer(answer, nonce)) {
-        note(answer, packet.getAddress());
-      }
-    } catch (InvalidProtocolBufferException e) {
-      // Not from a registry.
-    }
-  }
-
-  private void note(DiscoveryAnswer answer, InetAddress source) {
-    var address = new Address(source.getHostAddress(), answer.getPort());
-    var registry = new FoundRegistry(address, answer.getName());
-    if (source.isLoopbackAddress()) {
-      found.put(answer.getInstance(), registry);
-    } else {
-      found.putIfAbsent(answer.getInstance(), registry);
-    }
+    answers.take(ByteString.copyFrom(buffer, 0, packet.getLength()), packet.getAddress());
   }
 
   private static Set<InetAddress> broadcastAddresses() {

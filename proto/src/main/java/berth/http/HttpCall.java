@@ -5,6 +5,7 @@ import berth.rpc.Reason;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import io.netty.channel.Channel;
+import io.netty.channel.ChannelPromise;
 import io.netty.handler.codec.http.DefaultFullHttpResponse;
 import io.netty.handler.codec.http.DefaultHttpResponse;
 import io.netty.handler.codec.http.HttpHeaderNames;
@@ -122,15 +123,16 @@ public final class HttpCall {
     if (!keepAlive) {
       response.headers().set(HttpHeaderNames.CONNECTION, HttpHeaderValues.CLOSE);
     }
-    channel
-        .writeAndFlush(response)
-        .addListener(
-            sent -> {
-              connection.answered();
-              if (!keepAlive) {
-                channel.close();
-              }
-            });
+    // Listened to before it is sent: the next request may come before this thread goes on.
+    ChannelPromise sending = channel.newPromise();
+    sending.addListener(
+        sent -> {
+          connection.answered(channel);
+          if (!keepAlive) {
+            channel.close();
+          }
+        });
+    channel.writeAndFlush(response, sending);
   }
 
   /** Answers with the status of a failure; of one that nobody expects only that it happened. */

@@ -1,6 +1,7 @@
 package berth.http;
 
 import io.netty.buffer.Unpooled;
+import io.netty.channel.Channel;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.SimpleChannelInboundHandler;
 import io.netty.handler.codec.http.DefaultHttpContent;
@@ -11,12 +12,15 @@ import io.netty.handler.codec.http.HttpUtil;
 import io.netty.handler.codec.http.QueryStringDecoder;
 import io.netty.handler.timeout.IdleState;
 import io.netty.handler.timeout.IdleStateEvent;
+import io.netty.util.concurrent.Future;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -29,14 +33,56 @@ final class HttpConnection extends SimpleChannelInboundHandler<FullHttpRequest> 
   private final List<Route> routes;
   private final KnownNames names;
   private final Executor threads;
+  private final Executor vitalThreads;
+  private final boolean spare;
+  private final Duration requestTime;
+  private Future<?> deadline;
   private volatile Runnable onReady = () -> {};
   private volatile boolean streaming;
   private boolean busy;
 
-  HttpConnection(List<Route> routes, KnownNames names, Executor threads) {
+  /**
+   * @param vitalThreads serve what is vital
+   * @param spare whether there are too many connections, so that this one is for that only
+   * @param requestTime how long the next request may take to arrive, whole
+   */
+  HttpConnection(
+      List<Route> routes,
+      KnownNames names,
+      Executor threads,
+      Executor vitalThreads,
+      boolean spare,
+      Duration requestTime) {
     this.routes = routes;
     this.names = names;
     this.threads = threads;
+    this.vitalThreads = vitalThreads;
+    this.spare = spare;
+    this.requestTime = requestTime;
+  }
+
+  @Override
+  public void handlerAdded(ChannelHandlerContext context) {
+    awaitRequest(context.channel());
+  }
+
+  // Not from the last byte that came: who sends one now and then would keep a connection for ever.
+  private void awaitRequest(Channel channel) {
+    deadline =
+        channel
+            .eventLoop()
+            .schedule(
+                () -> {
+                  channel.close();
+                },
+                requestTime.toMillis(),
+                TimeUnit.MILLISECONDS);
+  }
+
+  @Override
+  public void channelInactive(ChannelHandlerContext context) {
+    deadline.cancel(false);
+    context.fireChannelInactive();
   }
 
   void onReady(Runnable action) {
@@ -49,8 +95,11 @@ final class HttpConnection extends SimpleChannelInboundHandler<FullHttpRequest> 
   }
 
   /** Takes the next request. To be called in the thread of the connection. */
-  void answered() {
+  void answered(Channel channel) {
     busy = false;
+    if (channel.isActive()) {
+      awaitRequest(channel);
+    }
   }
 
   @Override
@@ -61,6 +110,7 @@ final class HttpConnection extends SimpleChannelInboundHandler<FullHttpRequest> 
       return;
     }
     busy = true;
+    deadline.cancel(false);
     QueryStringDecoder target = new QueryStringDecoder(request.uri());
     HttpCall refused = call(context, request, target, Map.of());
     if (!request.decoderResult().isSuccess()) {
@@ -123,19 +173,24 @@ final class HttpConnection extends SimpleChannelInboundHandler<FullHttpRequest> 
         target,
         parameters,
         request.method().equals(HttpMethod.HEAD),
-        HttpUtil.isKeepAlive(request) && request.decoderResult().isSuccess());
+        !spare && HttpUtil.isKeepAlive(request) && request.decoderResult().isSuccess());
   }
 
   private void answer(Route route, HttpCall call) {
+    if (spare && !route.isVital()) {
+      call.reply(HttpReply.error(503, "too many connections; try again"));
+      return;
+    }
     try {
-      threads.execute(
-          () -> {
-            try {
-              route.handler().handle(call);
-            } catch (Exception | Error e) {
-              call.fail(e);
-            }
-          });
+      (route.isVital() ? vitalThreads : threads)
+          .execute(
+              () -> {
+                try {
+                  route.handler().handle(call);
+                } catch (Exception | Error e) {
+                  call.fail(e);
+                }
+              });
     } catch (RejectedExecutionException e) {
       call.reply(HttpReply.error(503, "too many calls at once; try again"));
     }

@@ -2,6 +2,7 @@ package berth.http;
 
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.ClientCount;
 import berth.rpc.Reason;
 import io.netty.bootstrap.ServerBootstrap;
 import io.netty.channel.Channel;
@@ -23,6 +24,8 @@ import io.netty.handler.timeout.IdleStateHandler;
 import io.netty.util.concurrent.DefaultThreadFactory;
 import io.netty.util.concurrent.GlobalEventExecutor;
 import java.net.InetSocketAddress;
+import java.net.SocketAddress;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
@@ -35,8 +38,14 @@ import java.util.concurrent.TimeUnit;
 public final class HttpServer implements AutoCloseable {
   private static final int MAX_REQUEST_BYTES = 64 << 10;
   private static final int MAX_CONNECTIONS = 1000;
+  private static final int MAX_CONNECTIONS_PER_CLIENT = 200;
+  // Beyond these, and only for what monitoring asks for: one request each, and soon.
+  private static final int SPARE_CONNECTIONS = 64;
+  private static final int SPARE_CONNECTIONS_PER_CLIENT = 8;
+  private static final int SPARE_SECONDS = 5;
   private static final int THREADS = 4;
   private static final int WAITING_CALLS = 256;
+  private static final int WAITING_VITAL_CALLS = 64;
   // A connection on which nothing was said for so long. Readers of events are sent something more
   // often, unless they do not read.
   private static final int IDLE_SECONDS = 60;
@@ -49,14 +58,14 @@ public final class HttpServer implements AutoCloseable {
   private final Channel listener;
   private final ChannelGroup connections;
   private final EventLoopGroup eventLoops;
-  private final ExecutorService threads;
+  private final List<ExecutorService> threads;
   private final Address address;
 
   private HttpServer(
       Channel listener,
       ChannelGroup connections,
       EventLoopGroup eventLoops,
-      ExecutorService threads,
+      List<ExecutorService> threads,
       Address address) {
     this.listener = listener;
     this.connections = connections;
@@ -79,7 +88,7 @@ public final class HttpServer implements AutoCloseable {
   public void close() {
     listener.close().awaitUninterruptibly(STOP_SECONDS, TimeUnit.SECONDS);
     connections.close().awaitUninterruptibly(STOP_SECONDS, TimeUnit.SECONDS);
-    threads.shutdownNow();
+    threads.forEach(ExecutorService::shutdownNow);
     end(eventLoops);
   }
 
@@ -95,6 +104,9 @@ public final class HttpServer implements AutoCloseable {
     private final List<Route> routes = new ArrayList<>();
     private final List<String> names = new ArrayList<>();
     private boolean beyondLoopback;
+    private int maxConnections = MAX_CONNECTIONS;
+    private int maxConnectionsPerClient = MAX_CONNECTIONS_PER_CLIENT;
+    private Duration requestTime = Duration.ofSeconds(IDLE_SECONDS);
 
     private Builder(Address address) {
       this.address = address;
@@ -122,6 +134,32 @@ public final class HttpServer implements AutoCloseable {
       return this;
     }
 
+    /**
+     * Answers GET and HEAD also while all connections and threads are taken by others. For what
+     * monitoring asks, and only what needs no waiting.
+     */
+    public Builder vital(String path, HttpHandler handler) {
+      routes.add(Route.vital(path, handler));
+      return this;
+    }
+
+    /** What is answered so far. */
+    List<Route> routes() {
+      return List.copyOf(routes);
+    }
+
+    Builder maxConnections(int most, int mostOfOneClient) {
+      maxConnections = most;
+      maxConnectionsPerClient = mostOfOneClient;
+      return this;
+    }
+
+    /** How long a connection may take for its next request, from its beginning or last answer. */
+    Builder requestTime(Duration time) {
+      requestTime = time;
+      return this;
+    }
+
     /** Answers POST; the body is ignored. */
     public Builder post(String path, HttpHandler handler) {
       routes.add(Route.of(HttpMethod.POST, path, handler));
@@ -143,14 +181,10 @@ public final class HttpServer implements AutoCloseable {
       EventLoopGroup eventLoops =
           new MultiThreadIoEventLoopGroup(
               1, new DefaultThreadFactory("http", true), NioIoHandler.newFactory());
-      ExecutorService threads =
-          new ThreadPoolExecutor(
-              THREADS,
-              THREADS,
-              IDLE_SECONDS,
-              TimeUnit.SECONDS,
-              new ArrayBlockingQueue<>(WAITING_CALLS),
-              new DefaultThreadFactory("http-call", true));
+      ExecutorService threads = threads("http-call", THREADS, WAITING_CALLS);
+      ExecutorService vitalThreads = threads("http-vital", 1, WAITING_VITAL_CALLS);
+      ClientCount usual = new ClientCount(maxConnections, maxConnectionsPerClient);
+      ClientCount spare = new ClientCount(SPARE_CONNECTIONS, SPARE_CONNECTIONS_PER_CLIENT);
       KnownNames known = new KnownNames(address, names);
       ChannelGroup connections = new DefaultChannelGroup(GlobalEventExecutor.INSTANCE);
       ChannelFuture bound =
@@ -164,10 +198,14 @@ public final class HttpServer implements AutoCloseable {
                   new ChannelInitializer<SocketChannel>() {
                     @Override
                     protected void initChannel(SocketChannel channel) {
-                      if (connections.size() >= MAX_CONNECTIONS) {
+                      SocketAddress client = channel.remoteAddress();
+                      boolean isSpare = usual.add(client).isPresent();
+                      ClientCount count = isSpare ? spare : usual;
+                      if (isSpare && spare.add(client).isPresent()) {
                         channel.close();
                         return;
                       }
+                      channel.closeFuture().addListener(closed -> count.remove(client));
                       connections.add(channel);
                       channel
                           .pipeline()
@@ -175,13 +213,20 @@ public final class HttpServer implements AutoCloseable {
                               new IdleStateHandler(0, BEAT_SECONDS, IDLE_SECONDS),
                               new HttpServerCodec(),
                               new HttpObjectAggregator(MAX_REQUEST_BYTES, true),
-                              new HttpConnection(List.copyOf(routes), known, threads));
+                              new HttpConnection(
+                                  routes(),
+                                  known,
+                                  threads,
+                                  vitalThreads,
+                                  isSpare,
+                                  isSpare ? Duration.ofSeconds(SPARE_SECONDS) : requestTime));
                     }
                   })
               .bind(new InetSocketAddress(address.resolve(), address.port()))
               .awaitUninterruptibly();
       if (!bound.isSuccess()) {
         threads.shutdownNow();
+        vitalThreads.shutdownNow();
         end(eventLoops);
         throw new BerthException(
             Reason.UNAVAILABLE,
@@ -190,7 +235,21 @@ public final class HttpServer implements AutoCloseable {
       }
       int port = ((InetSocketAddress) bound.channel().localAddress()).getPort();
       return new HttpServer(
-          bound.channel(), connections, eventLoops, threads, new Address(address.host(), port));
+          bound.channel(),
+          connections,
+          eventLoops,
+          List.of(threads, vitalThreads),
+          new Address(address.host(), port));
+    }
+
+    private static ExecutorService threads(String name, int count, int waiting) {
+      return new ThreadPoolExecutor(
+          count,
+          count,
+          IDLE_SECONDS,
+          TimeUnit.SECONDS,
+          new ArrayBlockingQueue<>(waiting),
+          new DefaultThreadFactory(name, true));
     }
   }
 }

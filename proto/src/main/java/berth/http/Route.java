@@ -7,9 +7,13 @@ import java.util.Map;
 import java.util.Optional;
 
 /** Which calls go to which handler: {@code {name}} in a path stands for one part of it. */
-record Route(HttpMethod method, List<String> path, HttpHandler handler) {
+record Route(HttpMethod method, List<String> path, HttpHandler handler, boolean isVital) {
   static Route of(HttpMethod method, String path, HttpHandler handler) {
-    return new Route(method, parts(path), handler);
+    return new Route(method, parts(path), handler, false);
+  }
+
+  static Route vital(String path, HttpHandler handler) {
+    return new Route(HttpMethod.GET, parts(path), handler, true);
   }
 
   static List<String> parts(String path) {

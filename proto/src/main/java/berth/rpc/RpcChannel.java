@@ -24,6 +24,8 @@ public final class RpcChannel implements AutoCloseable {
   private static final ThreadFactory DAEMON_THREADS =
       new DefaultThreadFactory("berth-channel", true);
 
+  private static final long END_SECONDS = 1;
+
   private final ManagedChannel channel;
   private final Runnable endThreads;
 
@@ -41,12 +43,15 @@ public final class RpcChannel implements AutoCloseable {
     // for a thread that sits in a system call: too long for a command.
     EventLoopGroup eventLoop =
         new MultiThreadIoEventLoopGroup(1, DAEMON_THREADS, NioIoHandler.newFactory());
+    ManagedChannel channel = builder(address, credentials, eventLoop).build();
     return new RpcChannel(
-        builder(address, credentials, eventLoop).build(),
-        () ->
-            eventLoop
-                .shutdownGracefully(0, 1, TimeUnit.SECONDS)
-                .awaitUninterruptibly(1, TimeUnit.SECONDS));
+        channel,
+        () -> {
+          awaitEnd(channel);
+          eventLoop
+              .shutdownGracefully(0, END_SECONDS, TimeUnit.SECONDS)
+              .awaitUninterruptibly(END_SECONDS, TimeUnit.SECONDS);
+        });
   }
 
   /**
@@ -54,11 +59,12 @@ public final class RpcChannel implements AutoCloseable {
    * threads, which must not wait.
    */
   public static RpcChannel to(Address address, RpcThreads threads) {
-    return new RpcChannel(
+    ManagedChannel channel =
         builder(address, InsecureChannelCredentials.create(), threads.eventLoops())
             .directExecutor()
-            .build(),
-        () -> {});
+            .build();
+    threads.add(channel);
+    return new RpcChannel(channel, threads::forgetEnded);
   }
 
   private static NettyChannelBuilder builder(
@@ -89,5 +95,14 @@ public final class RpcChannel implements AutoCloseable {
   public void close() {
     channel.shutdownNow();
     endThreads.run();
+  }
+
+  // What the channel still does, such as to resolve its address once more, needs its threads.
+  static void awaitEnd(ManagedChannel channel) {
+    try {
+      channel.awaitTermination(END_SECONDS, TimeUnit.SECONDS);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
   }
 }

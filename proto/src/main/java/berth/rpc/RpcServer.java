@@ -2,6 +2,7 @@ package berth.rpc;
 
 import berth.metrics.Metrics;
 import io.grpc.BindableService;
+import io.grpc.DecompressorRegistry;
 import io.grpc.InsecureServerCredentials;
 import io.grpc.Server;
 import io.grpc.ServerCredentials;
@@ -13,16 +14,18 @@ import io.grpc.protobuf.services.ProtoReflectionServiceV1;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.netty.channel.nio.NioIoHandler;
-import io.netty.channel.socket.nio.NioServerSocketChannel;
 import io.netty.util.concurrent.DefaultThreadFactory;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
-import java.util.concurrent.Executor;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.Supplier;
 
 /**
  * A listening gRPC server. Every server of Berth is made here, so all have the same limits, the
@@ -37,9 +40,27 @@ public final class RpcServer implements AutoCloseable {
 
   static final long KEEP_ALIVE_SECONDS = 20;
   private static final long STOP_GRACE_SECONDS = 5;
+  private static final long HEALTH_LOOK_SECONDS = 1;
+  private static final long HANDSHAKE_SECONDS = 10;
+  // Only without calls: long streams stay.
+  private static final long IDLE_MINUTES = 10;
+  private static final int MAX_METADATA_BYTES = 8 << 10;
+  private static final int WINDOW_BYTES = 1 << 20;
+  // Of a cluster, one connection may have a stream for each of its tasks on a server.
+  private static final int MAX_CALLS_PER_CONNECTION = 2000;
+  private static final int CALLS_FOR_EACH_CONNECTION = 4;
+  // Calls that are begun and given up at once cost this server more than the caller
+  // (CVE-2023-44487).
+  private static final int MAX_RESETS = 4000;
+  private static final int RESET_WINDOW_SECONDS = 10;
+  private static final int CALL_THREADS = 64;
+  private static final int MOST_WAITING_CALLS = 10_000;
+  private static final long CALL_THREAD_IDLE_SECONDS = 30;
+  private static final int MEMORY_SHARE = 4;
 
   private final Server server;
   private final EventLoopGroup threads;
+  private final Optional<ExecutorService> callThreads;
   private final HealthStatusManager health;
   private final Address address;
   private final Runnable endStreams;
@@ -48,11 +69,13 @@ public final class RpcServer implements AutoCloseable {
   private RpcServer(
       Server server,
       EventLoopGroup threads,
+      Optional<ExecutorService> callThreads,
       HealthStatusManager health,
       Address address,
       Runnable endStreams) {
     this.server = server;
     this.threads = threads;
+    this.callThreads = callThreads;
     this.health = health;
     this.address = address;
     this.endStreams = endStreams;
@@ -90,6 +113,7 @@ public final class RpcServer implements AutoCloseable {
       Thread.currentThread().interrupt();
     }
     end(threads);
+    callThreads.ifPresent(ExecutorService::shutdown);
   }
 
   // The kernel lets go of the port when its thread has looked at it once more, which is after gRPC
@@ -107,8 +131,12 @@ public final class RpcServer implements AutoCloseable {
     private ServerCredentials credentials = InsecureServerCredentials.create();
     private boolean beyondLoopback;
     private int maxMessageBytes = MAX_MESSAGE_BYTES;
-    private Executor executor;
+    private Optional<ThreadPoolExecutor> executor = Optional.empty();
+    private long maxLargeBytes = Runtime.getRuntime().maxMemory() / MEMORY_SHARE;
+    private int maxConnections = 4000;
+    private int maxConnectionsPerClient = 1000;
     private Optional<CallMetrics> metrics = Optional.empty();
+    private Supplier<Optional<String>> problem = Optional::empty;
     private Runnable endStreams = () -> {};
 
     private Builder(Address address) {
@@ -139,15 +167,38 @@ public final class RpcServer implements AutoCloseable {
       return this;
     }
 
-    /** Serves all calls in these threads, rather than in as many as there are calls. */
-    public Builder executor(Executor threads) {
-      executor = threads;
+    /** Receives no more of large messages at the same time than this. */
+    Builder maxLargeBytes(long bytes) {
+      maxLargeBytes = bytes;
+      return this;
+    }
+
+    /** Serves all calls in these threads, rather than in some of its own. */
+    public Builder executor(ThreadPoolExecutor threads) {
+      executor = Optional.of(threads);
+      return this;
+    }
+
+    /** Takes no more connections, in all and from one client; of calls a few times as many. */
+    public Builder maxConnections(int most, int mostOfOneClient) {
+      maxConnections = most;
+      maxConnectionsPerClient = mostOfOneClient;
       return this;
     }
 
     /** Counts and measures all calls. One server at most for each {@link Metrics}. */
     public Builder metrics(Metrics target) {
       metrics = Optional.of(new CallMetrics(target, System::nanoTime));
+      return this;
+    }
+
+    /**
+     * Says by gRPC's health service whether this process is well.
+     *
+     * @param problem what is wrong with it, if anything; asked every second
+     */
+    public Builder healthyUnless(Supplier<Optional<String>> problem) {
+      this.problem = problem;
       return this;
     }
 
@@ -182,6 +233,15 @@ public final class RpcServer implements AutoCloseable {
       EventLoopGroup threads =
           new MultiThreadIoEventLoopGroup(
               new DefaultThreadFactory("berth-rpc", true), NioIoHandler.newFactory());
+      ThreadPoolExecutor calls = executor.orElseGet(Builder::callThreads);
+      CallLimits limits =
+          new CallLimits(
+              new ClientCount(
+                  CALLS_FOR_EACH_CONNECTION * maxConnections,
+                  CALLS_FOR_EACH_CONNECTION * maxConnectionsPerClient),
+              maxLargeBytes,
+              () -> calls.getQueue().size() > MOST_WAITING_CALLS);
+      ClientCount connections = new ClientCount(maxConnections, maxConnectionsPerClient);
       NettyServerBuilder builder =
           NettyServerBuilder.forAddress(
                   new InetSocketAddress(address.resolve(), address.port()), credentials)
@@ -189,33 +249,75 @@ public final class RpcServer implements AutoCloseable {
               .keepAliveTime(KEEP_ALIVE_SECONDS, TimeUnit.SECONDS)
               .permitKeepAliveTime(KEEP_ALIVE_SECONDS / 2, TimeUnit.SECONDS)
               .permitKeepAliveWithoutCalls(true)
+              .maxInboundMetadataSize(MAX_METADATA_BYTES)
+              .maxConcurrentCallsPerConnection(MAX_CALLS_PER_CONNECTION)
+              .maxRstFramesPerWindow(MAX_RESETS, RESET_WINDOW_SECONDS)
+              .flowControlWindow(WINDOW_BYTES)
+              .handshakeTimeout(HANDSHAKE_SECONDS, TimeUnit.SECONDS)
+              .maxConnectionIdle(IDLE_MINUTES, TimeUnit.MINUTES)
+              // Nobody of ours compresses, and small messages could become large ones.
+              .decompressorRegistry(DecompressorRegistry.emptyInstance())
+              .addStreamTracerFactory(limits.tracers())
               .intercept(new Caller.Interceptor())
-              .channelType(NioServerSocketChannel.class)
+              .intercept(limits)
+              .channelFactory(() -> new LimitedServerChannel(connections))
               .bossEventLoopGroup(threads)
               .workerEventLoopGroup(threads)
-              .executor(executor)
+              .executor(calls)
               .addServices(services)
               .addService(health.getHealthService())
               .addService(ProtoReflectionServiceV1.newInstance());
       // The last one is the outermost: it measures the others too.
       metrics.ifPresent(
-          calls -> {
-            services.forEach(calls::add);
-            builder.intercept(calls);
+          measured -> {
+            services.forEach(measured::add);
+            builder.intercept(measured);
           });
       Server server;
       try {
         server = builder.build().start();
       } catch (IOException e) {
         end(threads);
+        ownThreads(calls).ifPresent(ExecutorService::shutdownNow);
         String why = e.getCause() == null ? e.getMessage() : e.getCause().getMessage();
         throw new BerthException(Reason.UNAVAILABLE, "cannot listen on " + address + ": " + why, e);
       }
-      for (ServerServiceDefinition service : services) {
-        health.setStatus(service.getServiceDescriptor().getName(), ServingStatus.SERVING);
-      }
+      Runnable look = () -> tell(health);
+      look.run();
+      threads.scheduleAtFixedRate(look, HEALTH_LOOK_SECONDS, HEALTH_LOOK_SECONDS, TimeUnit.SECONDS);
       return new RpcServer(
-          server, threads, health, new Address(address.host(), server.getPort()), endStreams);
+          server,
+          threads,
+          ownThreads(calls),
+          health,
+          new Address(address.host(), server.getPort()),
+          endStreams);
+    }
+
+    private static ThreadPoolExecutor callThreads() {
+      ThreadPoolExecutor threads =
+          new ThreadPoolExecutor(
+              CALL_THREADS,
+              CALL_THREADS,
+              CALL_THREAD_IDLE_SECONDS,
+              TimeUnit.SECONDS,
+              new LinkedBlockingQueue<>(),
+              new DefaultThreadFactory("berth-call", true));
+      threads.allowCoreThreadTimeOut(true);
+      return threads;
+    }
+
+    private Optional<ExecutorService> ownThreads(ThreadPoolExecutor calls) {
+      return executor.isPresent() ? Optional.empty() : Optional.of(calls);
+    }
+
+    private void tell(HealthStatusManager health) {
+      ServingStatus status =
+          problem.get().isEmpty() ? ServingStatus.SERVING : ServingStatus.NOT_SERVING;
+      health.setStatus(HealthStatusManager.SERVICE_NAME_ALL_SERVICES, status);
+      for (ServerServiceDefinition service : services) {
+        health.setStatus(service.getServiceDescriptor().getName(), status);
+      }
     }
   }
 }

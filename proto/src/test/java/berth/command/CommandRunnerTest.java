@@ -29,6 +29,22 @@ class CommandRunnerTest {
   @TempDir private Path directory;
 
   @Test
+  void theMessageOfAServerCannotMoveTheCursorOrForgeALine() {
+    work =
+        () -> {
+          throw new BerthException(Reason.UNAVAILABLE, "no\n\033[2Jberth: done\u009b\u202e");
+        };
+    assertThat(run()).isEqualTo(ExitCode.BERTH_FAILED);
+    assertThat(err.toString()).isEqualTo("sample: no??[2Jberth: done??\n");
+
+    err.getBuffer().setLength(0);
+    assertThat(run("--stacktrace")).isEqualTo(ExitCode.BERTH_FAILED);
+    assertThat(err.toString().lines())
+        .contains("berth.rpc.BerthException: no\\n\\u001b[2Jberth: done\\u009b\\u202e")
+        .noneMatch(line -> line.contains("\033"));
+  }
+
+  @Test
   void takesTheDefaultsWithoutAFile() {
     assertThat(run()).isEqualTo(ExitCode.OK);
     assertThat(command.listen).isEqualTo("127.0.0.1:18812");

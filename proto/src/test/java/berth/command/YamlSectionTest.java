@@ -71,6 +71,7 @@ class YamlSectionTest {
         "a: 1~<<: b | 2: '<<' takes what an anchor names, such as *base, or a list",
         "a: &l [1]~<<: *l | 1: '<<' takes what an anchor names, such as *base, or a list",
         "a: *none | 1: not YAML: found undefined alias none",
+        "a: !b%d | 1: not YAML: Tag must not contain leading or trailing spaces.",
         "[a]: 1 | 1: a key takes a single value",
         "{a: 1}: 1 | 1: a key takes a single value",
         "a: &m {d: 1}~<<: *m | 1: unknown key 'd' (sic); known keys: a, b, c",

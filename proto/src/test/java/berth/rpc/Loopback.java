@@ -9,6 +9,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
+import java.util.function.UnaryOperator;
 
 /** A real server on a free loopback port, and a connection to it. */
 final class Loopback implements AutoCloseable {
@@ -21,12 +22,16 @@ final class Loopback implements AutoCloseable {
   }
 
   static Loopback serving(BindableService service) {
-    return new Loopback(RpcServer.listenOn(new Address("127.0.0.1", 0)).service(service).start());
+    return serving(service, UnaryOperator.identity());
+  }
+
+  static Loopback serving(BindableService service, UnaryOperator<RpcServer.Builder> how) {
+    return new Loopback(
+        how.apply(RpcServer.listenOn(new Address("127.0.0.1", 0)).service(service)).start());
   }
 
   static Loopback measured(BindableService service, Metrics metrics) {
-    return new Loopback(
-        RpcServer.listenOn(new Address("127.0.0.1", 0)).service(service).metrics(metrics).start());
+    return serving(service, server -> server.metrics(metrics));
   }
 
   /** Serves GPUs that nobody implemented. */

@@ -3,14 +3,18 @@ package berth.rpc;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import berth.v1.GpuServiceGrpc.GpuServiceImplBase;
 import io.grpc.health.v1.HealthCheckRequest;
+import io.grpc.health.v1.HealthCheckResponse;
 import io.grpc.health.v1.HealthCheckResponse.ServingStatus;
 import io.grpc.health.v1.HealthGrpc;
 import io.grpc.reflection.v1.ServerReflectionGrpc;
 import io.grpc.reflection.v1.ServerReflectionRequest;
 import io.grpc.reflection.v1.ServerReflectionResponse;
 import io.grpc.reflection.v1.ServiceResponse;
+import java.util.Optional;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -80,6 +84,22 @@ class RpcServerTest {
           HealthGrpc.newBlockingStub(loopback.channel())
               .check(HealthCheckRequest.newBuilder().setService(service).build());
       assertThat(answer.getStatus()).isEqualTo(ServingStatus.SERVING);
+    }
+  }
+
+  @Test
+  void tellsThoseWhoWatchItsHealthOfATroubleAndOfItsEnd() throws Exception {
+    var problem = new AtomicReference<Optional<String>>(Optional.empty());
+    try (var loopback =
+        Loopback.serving(
+            new GpuServiceImplBase() {}, server -> server.healthyUnless(problem::get))) {
+      var health = new Reader<HealthCheckRequest, HealthCheckResponse>();
+      HealthGrpc.newStub(loopback.channel()).watch(HealthCheckRequest.getDefaultInstance(), health);
+      assertThat(health.next().getStatus()).isEqualTo(ServingStatus.SERVING);
+      problem.set(Optional.of("a thread has ended"));
+      assertThat(health.next().getStatus()).isEqualTo(ServingStatus.NOT_SERVING);
+      problem.set(Optional.empty());
+      assertThat(health.next().getStatus()).isEqualTo(ServingStatus.SERVING);
     }
   }
 

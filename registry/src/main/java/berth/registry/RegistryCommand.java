@@ -6,6 +6,7 @@ import berth.command.ExitCode;
 import berth.command.HttpOptions;
 import berth.command.Termination;
 import berth.command.Version;
+import berth.command.Vitals;
 import berth.discovery.Discovery;
 import berth.http.HttpReply;
 import berth.http.HttpServer;
@@ -29,6 +30,9 @@ import java.util.Optional;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import picocli.CommandLine.Command;
@@ -57,10 +61,12 @@ final class RegistryCommand implements Callable<Integer> {
   // Nobody has a reason to send more: a registration has at most 64 KiB.
   private static final int MAX_MESSAGE_BYTES = 256 << 10;
   private static final int MAX_SERVERS = 20_000;
+  // Of all servers, and of those who look for them.
+  private static final int MAX_CONNECTIONS = 40_000;
   private static final int THREADS = 4;
   private static final int STORE_THREADS = 16;
 
-  @Mixin private final DaemonOptions daemon = new DaemonOptions(PORT);
+  @Mixin private final DaemonOptions daemon = new DaemonOptions(PORT, MAX_CONNECTIONS);
 
   @Mixin private final HttpOptions http = new HttpOptions(HTTP_PORT);
 
@@ -125,6 +131,17 @@ final class RegistryCommand implements Callable<Integer> {
               + " (default: ${DEFAULT-VALUE}).")
   private String etcdPrefix;
 
+  @Option(
+      names = "--etcd-compaction",
+      paramLabel = "DURATION",
+      defaultValue = "1h",
+      converter = DurationConverter.class,
+      description =
+          "How often one of the registries tells etcd to forget old revisions (default:"
+              + " ${DEFAULT-VALUE}). 0s: never, for an etcd that others use too or that does it by"
+              + " itself.")
+  private Duration etcdCompaction;
+
   /** Where it is kept who is there. */
   enum StoreKind {
     memory,
@@ -134,12 +151,15 @@ final class RegistryCommand implements Callable<Integer> {
   @Override
   public Integer call() throws InterruptedException {
     Metrics metrics = new Metrics();
+    Vitals vitals = new Vitals();
+    vitals.reportTo(metrics);
     DirectoryMetrics directoryMetrics = new DirectoryMetrics(metrics);
     LeaseTerms terms = new LeaseTerms(lease, MAX_SERVERS);
-    ExecutorService threads = Executors.newFixedThreadPool(THREADS);
+    ThreadPoolExecutor threads =
+        new ThreadPoolExecutor(THREADS, THREADS, 0, TimeUnit.SECONDS, new LinkedBlockingQueue<>());
     ExecutorService storeThreads = Executors.newFixedThreadPool(STORE_THREADS);
     try (Termination termination = Termination.onSignal();
-        Directory directory = directory(terms, directoryMetrics)) {
+        Directory directory = directory(terms, directoryMetrics, vitals)) {
       TurnLine line = new TurnLine(System::nanoTime);
       RegistryGrpcService service =
           new RegistryGrpcService(directory, directoryMetrics, line, threads, storeThreads);
@@ -148,15 +168,17 @@ final class RegistryCommand implements Callable<Integer> {
               RpcServer.listenOn(daemon.address())
                   .insecureBeyondLoopback(daemon.insecure())
                   .maxMessageBytes(MAX_MESSAGE_BYTES)
+                  .maxConnections(daemon.maxConnections(), daemon.maxConnectionsPerClient())
                   .executor(threads)
                   .metrics(metrics)
+                  .healthyUnless(vitals::problem)
                   .service(service)
                   .endStreams(service::close)
                   .start();
           DiscoveryResponder discovery = answerQueries(server.address());
           RegistryPage page = new RegistryPage(shownName(), directory::roster, pageCancel);
           HttpServer pages =
-              http.serve(daemon, metrics, routes -> addRoutes(routes, page, directory))) {
+              http.serve(daemon, metrics, vitals, routes -> addRoutes(routes, page, directory))) {
         if (pages != null) {
           log.info("its page is http://{}/", pages.address());
         }
@@ -206,10 +228,10 @@ final class RegistryCommand implements Callable<Integer> {
     }
   }
 
-  private Directory directory(LeaseTerms terms, DirectoryMetrics metrics) {
+  private Directory directory(LeaseTerms terms, DirectoryMetrics metrics, Vitals vitals) {
     return switch (store) {
-      case memory -> new MemoryDirectory(terms, metrics);
-      case etcd -> new EtcdDirectory(terms, etcd, etcdPrefix, metrics);
+      case memory -> new MemoryDirectory(terms, metrics, vitals);
+      case etcd -> new EtcdDirectory(terms, etcd, etcdPrefix, etcdCompaction, metrics, vitals);
     };
   }
 }

@@ -7,6 +7,7 @@ import berth.command.HttpOptions;
 import berth.command.SizeConverter;
 import berth.command.Termination;
 import berth.command.Version;
+import berth.command.Vitals;
 import berth.discovery.Discovery;
 import berth.discovery.FoundRegistry;
 import berth.discovery.Reach;
@@ -15,27 +16,35 @@ import berth.http.HttpServer;
 import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.PlainText;
 import berth.rpc.Reason;
 import berth.rpc.RpcServer;
 import berth.server.cluster.ClusterGrpcService;
 import berth.server.cluster.Clusters;
+import berth.server.cluster.SupervisorSandbox;
 import berth.server.gpu.GpuGrpcService;
 import berth.server.gpu.GpuMonitor;
 import berth.server.overview.Lookout;
 import berth.server.overview.OverviewGrpcService;
 import berth.server.presence.Presence;
+import berth.server.reservation.KernelFiles;
 import berth.server.reservation.ReservationGrpcService;
 import berth.server.reservation.Reservations;
+import berth.server.run.ClosedFolders;
+import berth.server.run.MountRules;
 import berth.server.run.RunGrpcService;
 import berth.server.run.RunMessages;
 import berth.server.run.Runs;
 import berth.server.run.Runtime;
 import berth.server.run.Services;
+import berth.server.run.UidRange;
 import berth.server.run.docker.DockerRuntime;
 import berth.server.run.process.ProcessRuntime;
+import berth.server.state.DurableFiles;
 import berth.v1.ServerInfo;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -64,12 +73,14 @@ import picocli.CommandLine.Option;
 final class BerthdCommand implements Callable<Integer> {
   private static final Logger log = LoggerFactory.getLogger("berthd");
   private static final int PORT = 18812;
+  private static final int MAX_CONNECTIONS = 4000;
   private static final int HTTP_PORT = 18882;
   private static final int REGISTRY_PORT = 18811;
+  private static final int LONGEST_LABEL = 300;
   private static final String NO_REGISTRY = "none";
   private static final Duration DISCOVERY_TIMEOUT = Duration.ofSeconds(1);
 
-  @Mixin private final DaemonOptions daemon = new DaemonOptions(PORT);
+  @Mixin private final DaemonOptions daemon = new DaemonOptions(PORT, MAX_CONNECTIONS);
 
   @Mixin private final HttpOptions http = new HttpOptions(HTTP_PORT);
 
@@ -100,16 +111,6 @@ final class BerthdCommand implements Callable<Integer> {
       converter = DurationConverter.class,
       description = "Time between two samples of the GPUs (default: ${DEFAULT-VALUE}).")
   private Duration sampleInterval;
-
-  @Option(
-      names = "--xid-recovery",
-      paramLabel = "DURATION",
-      defaultValue = "60s",
-      converter = DurationConverter.class,
-      description =
-          "How long a GPU must answer without a further critical error (XID) until it counts as"
-              + " healthy again (default: ${DEFAULT-VALUE}).")
-  private Duration xidRecovery;
 
   @Option(
       names = "--nvml-stall",
@@ -153,6 +154,24 @@ final class BerthdCommand implements Callable<Integer> {
   private boolean ignoreStrangers;
 
   @Option(
+      names = "--max-waiting",
+      paramLabel = "N",
+      defaultValue = "1000",
+      description =
+          "How many requests for GPUs may wait here, runs not counted (default:"
+              + " ${DEFAULT-VALUE}).")
+  private int maxWaiting;
+
+  @Option(
+      names = "--max-waiting-per-owner",
+      paramLabel = "N",
+      defaultValue = "100",
+      description =
+          "How many requests for GPUs of one owner may wait here, runs not counted (default:"
+              + " ${DEFAULT-VALUE}).")
+  private int maxWaitingPerOwner;
+
+  @Option(
       names = "--runtime",
       paramLabel = "docker|process",
       defaultValue = "docker",
@@ -160,6 +179,14 @@ final class BerthdCommand implements Callable<Integer> {
           "How runs are run: in containers, or as plain processes without any isolation (default:"
               + " ${DEFAULT-VALUE}).")
   private RuntimeKind runtime;
+
+  @Option(
+      names = "--allow-root",
+      description =
+          "With --runtime process as root, let runs be root too: those that ask for it, and those"
+              + " that ask for no user; and users and groups of the system, some of which are as"
+              + " good as root: those below 1000, but for group 100. Without it they are refused.")
+  private boolean allowRoot;
 
   @Option(
       names = "--docker",
@@ -184,7 +211,8 @@ final class BerthdCommand implements Callable<Integer> {
       split = ",",
       description =
           "Folder of this machine that runs may mount, with all below it; ':ro' for reading only."
-              + " May be repeated (default: none).")
+              + " May be repeated (default: none). Not one that holds the state folder, the lock"
+              + " files, /run, or what belongs to Docker or Berth.")
   private List<String> allowMount = List.of();
 
   @Option(
@@ -228,6 +256,62 @@ final class BerthdCommand implements Callable<Integer> {
   private Duration keepRuns;
 
   @Option(
+      names = "--keep-bytes",
+      paramLabel = "SIZE",
+      defaultValue = "100g",
+      converter = SizeConverter.class,
+      description =
+          "How much of the disk runs that are over and bundles may take together; beyond that the"
+              + " oldest are forgotten early (default: ${DEFAULT-VALUE}).")
+  private long keepBytes;
+
+  @Option(
+      names = "--least-free-disk",
+      paramLabel = "SIZE",
+      converter = SizeConverter.class,
+      description =
+          "Refuse runs and uploads while less than this is left on the disk of the state folder"
+              + " (default: 1g, or a twentieth of the disk if that is less).")
+  private Optional<Long> leastFreeDisk = Optional.empty();
+
+  @Option(
+      names = "--work-limit",
+      paramLabel = "SIZE",
+      defaultValue = "100g",
+      converter = SizeConverter.class,
+      description =
+          "How much of the disk a run may take, in its working folder and in its container; looked"
+              + " at every 10 s, and a run that takes more is ended; 0: no limit (default:"
+              + " ${DEFAULT-VALUE}).")
+  private long workLimit;
+
+  @Option(
+      names = "--max-runs",
+      paramLabel = "N",
+      defaultValue = "2000",
+      description = "How many runs may wait or run at the same time (default: ${DEFAULT-VALUE}).")
+  private int maxRuns;
+
+  @Option(
+      names = "--max-runs-per-owner",
+      paramLabel = "N",
+      defaultValue = "1000",
+      description =
+          "How many runs of one owner may wait or run at the same time (default:"
+              + " ${DEFAULT-VALUE}).")
+  private int maxRunsPerOwner;
+
+  @Option(
+      names = "--max-request-bytes",
+      paramLabel = "SIZE",
+      defaultValue = "8g",
+      converter = SizeConverter.class,
+      description =
+          "How much of the disk the code and files of all runs that wait or run may take, as they"
+              + " came with their requests (default: ${DEFAULT-VALUE}).")
+  private long maxRequestBytes;
+
+  @Option(
       names = "--reap-after",
       paramLabel = "DURATION",
       defaultValue = "1h",
@@ -236,6 +320,16 @@ final class BerthdCommand implements Callable<Integer> {
           "How long another server of this machine may be dead until its containers are removed"
               + " (default: ${DEFAULT-VALUE}).")
   private Duration reapAfter;
+
+  @Option(
+      names = "--supervisor-uids",
+      paramLabel = "FROM-TO",
+      defaultValue = "2100000000-2100009999",
+      description =
+          "User ids for the supervisors of detached clusters, one for each; no account may have one"
+              + " of them, and no run may ask for one. Used by a server that runs as root (default:"
+              + " ${DEFAULT-VALUE}).")
+  private String supervisorUids;
 
   @Option(
       names = "--registry",
@@ -277,6 +371,7 @@ final class BerthdCommand implements Callable<Integer> {
         "--name",
         serverName.matches("[A-Za-z0-9][A-Za-z0-9._-]*"),
         "must be made of letters, digits, dots and dashes");
+    labels.forEach((key, value) -> PlainText.check("--label", key + "=" + value, LONGEST_LABEL));
     check(
         "--sample-interval",
         sampleInterval.compareTo(Duration.ofMillis(50)) >= 0,
@@ -288,47 +383,55 @@ final class BerthdCommand implements Callable<Integer> {
         simulateGpus.isEmpty() || nvmlLibrary.isEmpty(),
         "and --nvml-library exclude each other");
 
+    check("--max-waiting", maxWaiting >= 0, "must not be negative");
+    check("--max-waiting-per-owner", maxWaitingPerOwner >= 0, "must not be negative");
+
     Metrics metrics = new Metrics();
-    var timing = new GpuMonitor.Timing(sampleInterval, xidRecovery, nvmlStall);
+    Vitals vitals = new Vitals();
+    vitals.reportTo(metrics);
     Address address = daemon.address();
+    Path state = stateDir.orElseGet(() -> defaultStateDir(serverName));
     // The first to be opened is the last to be closed: the process ends with it.
     try (Termination termination = Termination.onSignal();
-        GpuMonitor gpus =
-            simulateGpus.isPresent()
-                ? GpuMonitor.ofSimulation(simulateGpus.get(), serverName, timing)
-                : GpuMonitor.ofNvml(nvmlLibrary, timing)) {
+        DurableFiles durable = new DurableFiles(vitals);
+        GpuMonitor gpus = monitor(serverName, new GpuMonitor.Host(state, durable, vitals))) {
       gpus.awaitFirstSample(nvmlStall);
       gpus.reportTo(metrics);
-      Path state = stateDir.orElseGet(() -> defaultStateDir(serverName));
       Services catalogue = services.map(Services::load).orElseGet(Services::none);
       Optional<Address> advertised = advertise.map(text -> Address.parse(text, 0));
       Presence.checkReachable(advertised, address, registries());
       var settings =
-          new Reservations.Settings(serverName, lockDir, state, portRange, ignoreStrangers);
-      var runSettings =
-          new Runs.Settings(
+          new Reservations.Settings(
               serverName,
+              lockDir,
               state,
-              catalogue,
-              allowMount,
-              callerGrace,
-              outputLimit,
-              keepRuns,
-              bundleLimit,
-              ignoreStrangers);
-      try (Reservations reservations = Reservations.open(settings, gpus, metrics);
+              portRange,
+              ignoreStrangers,
+              maxWaiting,
+              maxWaitingPerOwner);
+      try (Reservations reservations = Reservations.open(settings, gpus, durable, vitals, metrics);
           Runtime runs = runtime(serverName, state, gpus.newest().simulated());
           Runs allRuns =
-              Runs.open(runSettings, reservations, gpus, runs, RunMessages::spec, metrics);
+              Runs.open(
+                  runSettings(serverName, state, catalogue, runs),
+                  reservations,
+                  gpus,
+                  runs,
+                  durable,
+                  vitals,
+                  metrics);
           Clusters clusters =
-              Clusters.open(clusterSettings(serverName, state), allRuns::unpackBundle, metrics);
+              Clusters.open(
+                  clusterSettings(serverName, state), durable, allRuns::unpackBundle, metrics);
           ClusterGrpcService clusterService = new ClusterGrpcService(clusters);
           Lookout lookout = Lookout.over(serverName, gpus, reservations, allRuns, clusters);
           OverviewGrpcService overview = new OverviewGrpcService(lookout);
           RpcServer server =
               RpcServer.listenOn(address)
                   .insecureBeyondLoopback(daemon.insecure())
+                  .maxConnections(daemon.maxConnections(), daemon.maxConnectionsPerClient())
                   .metrics(metrics)
+                  .healthyUnless(vitals::problem)
                   .service(new GpuGrpcService(serverName, gpus))
                   .service(new ReservationGrpcService(serverName, reservations))
                   .service(new RunGrpcService(serverName, allRuns))
@@ -342,7 +445,8 @@ final class BerthdCommand implements Callable<Integer> {
                   .endStreams(gpus::close)
                   .start();
           HttpServer numbers =
-              http.serve(daemon, metrics, routes -> addReady(routes, gpus, allRuns))) {
+              http.serve(
+                  daemon, metrics, vitals, routes -> addReady(routes, gpus, allRuns, vitals))) {
         if (numbers != null) {
           log.info("its metrics are http://{}/metrics", numbers.address());
         }
@@ -360,6 +464,7 @@ final class BerthdCommand implements Callable<Integer> {
                         gpus,
                         reservations,
                         allRuns,
+                        vitals,
                         metrics));
         termination.await();
         log.info("stopping");
@@ -369,11 +474,20 @@ final class BerthdCommand implements Callable<Integer> {
     return ExitCode.OK;
   }
 
-  private static void addReady(HttpServer.Builder routes, GpuMonitor gpus, Runs runs) {
+  private GpuMonitor monitor(String serverName, GpuMonitor.Host host) {
+    var timing = new GpuMonitor.Timing(sampleInterval, nvmlStall);
+    return simulateGpus.isPresent()
+        ? GpuMonitor.ofSimulation(simulateGpus.get(), serverName, timing, host)
+        : GpuMonitor.ofNvml(nvmlLibrary, timing, host);
+  }
+
+  private static void addReady(
+      HttpServer.Builder routes, GpuMonitor gpus, Runs runs, Vitals vitals) {
     routes.get(
         "/readyz",
         call -> {
-          Optional<String> problem = runs.load().problem().or(() -> gpus.newest().problem());
+          Optional<String> problem =
+              vitals.problem().or(() -> runs.load().problem()).or(() -> gpus.newest().problem());
           call.reply(HttpReply.text(problem.isEmpty() ? 200 : 503, problem.orElse("ok")));
         });
   }
@@ -383,20 +497,43 @@ final class BerthdCommand implements Callable<Integer> {
       case docker ->
           new DockerRuntime(
               new DockerRuntime.Settings(docker, serverName, state, simulated, reapAfter));
-      case process -> new ProcessRuntime(id -> Runs.folder(state, id));
+      case process -> new ProcessRuntime(id -> Runs.folder(state, id), allowRoot);
     };
+  }
+
+  private Runs.Settings runSettings(
+      String serverName, Path state, Services catalogue, Runtime runs) {
+    var closed = new ClosedFolders(state, lockDir, () -> runs.info().folders());
+    return new Runs.Settings(
+        serverName,
+        state,
+        catalogue,
+        MountRules.parse(allowMount, closed),
+        UidRange.parse(supervisorUids),
+        callerGrace,
+        outputLimit,
+        keepRuns,
+        bundleLimit,
+        new Runs.Storage(
+            keepBytes,
+            leastFreeDisk,
+            workLimit == 0 ? Optional.empty() : Optional.of(workLimit),
+            maxRuns,
+            maxRunsPerOwner,
+            maxRequestBytes),
+        ignoreStrangers);
   }
 
   private Clusters.Settings clusterSettings(String serverName, Path state) {
     // A berthd that was started from elsewhere than an installation has no berth beside it.
-    List<String> supervisor =
-        Optional.ofNullable(System.getProperty("berth.home"))
-            .map(home -> List.of(home + "/bin/berth", "supervise"))
-            .orElse(List.of());
+    Optional<String> home = Optional.ofNullable(System.getProperty("berth.home"));
+    List<Path> programs = new ArrayList<>(List.of(Path.of(System.getProperty("java.home"))));
+    home.ifPresent(installed -> programs.add(Path.of(installed)));
     return new Clusters.Settings(
         serverName,
         state,
-        supervisor,
+        home.map(installed -> List.of(installed + "/bin/berth", "supervise")).orElse(List.of()),
+        SupervisorSandbox.of(UidRange.parse(supervisorUids), programs),
         () -> registry.contains(NO_REGISTRY) ? List.of() : findRegistries(),
         Clusters.Timing.usual());
   }
@@ -437,10 +574,7 @@ final class BerthdCommand implements Callable<Integer> {
 
   private static Path defaultStateDir(String serverName) {
     String home = System.getProperty("user.home");
-    Path base =
-        "root".equals(System.getProperty("user.name"))
-            ? Path.of("/var/lib")
-            : Path.of(home, ".local", "state");
+    Path base = KernelFiles.isRoot() ? Path.of("/var/lib") : Path.of(home, ".local", "state");
     return base.resolve("berth").resolve(serverName);
   }
 }

@@ -7,15 +7,22 @@ import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import com.google.gson.Gson;
 import com.google.gson.GsonBuilder;
+import com.google.gson.JsonParseException;
+import com.google.gson.Strictness;
 import com.google.gson.TypeAdapter;
 import com.google.gson.TypeAdapterFactory;
 import com.google.gson.reflect.TypeToken;
 import com.google.gson.stream.JsonReader;
+import com.google.gson.stream.JsonToken;
 import com.google.gson.stream.JsonWriter;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.StringReader;
 import java.lang.reflect.ParameterizedType;
+import java.lang.reflect.RecordComponent;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.time.Duration;
@@ -28,13 +35,18 @@ import java.util.stream.Stream;
 
 /**
  * A cluster as it is handed over: a folder with {@code cluster.json}, which is the request, and the
- * scripts and folders of its tasks. It is written and read by the same version of Berth.
+ * scripts and folders of its tasks. It is written and read by the same version of Berth; but
+ * whoever reads it cannot know that.
  */
 final class ClusterPackage {
-  private static final String REQUEST = "cluster.json";
+  // A request in a request in a request is none of ours.
+  private static final int DEEPEST = 20;
+  private static final TarUnpacker.Limits LIMITS = new TarUnpacker.Limits(4L << 30, 100_000, 100);
   private static final Gson JSON =
       new GsonBuilder()
           .disableHtmlEscaping()
+          .setStrictness(Strictness.STRICT)
+          .registerTypeAdapterFactory(new RecordAdapters())
           .registerTypeAdapterFactory(new OptionalAdapters())
           .registerTypeHierarchyAdapter(Path.class, new TextAdapter<>(Path::of))
           .registerTypeAdapter(Duration.class, new TextAdapter<>(Duration::parse))
@@ -65,7 +77,7 @@ final class ClusterPackage {
       }
     }
     ClusterRequest inside = moved(request, path -> Path.of(packed.get(path)));
-    Files.writeString(folder.resolve(REQUEST), JSON.toJson(inside));
+    Files.writeString(folder.resolve(PackageFolder.REQUEST), JSON.toJson(inside));
   }
 
   private static boolean isLoneScript(Program program) {
@@ -80,36 +92,58 @@ final class ClusterPackage {
    * @throws IOException if something cannot be read or written
    */
   static ClusterRequest read(Path folder, Path unpacked) throws IOException {
-    ClusterRequest inside;
-    try {
-      inside = JSON.fromJson(Files.readString(folder.resolve(REQUEST)), ClusterRequest.class);
-    } catch (RuntimeException e) {
-      // Gson wraps what the records find wrong in one or another of its own.
-      throw new BerthException(
-          Reason.INVALID, "the package is none of this version of Berth: " + e.getMessage(), e);
-    }
+    PackageFolder files = new PackageFolder(folder);
+    ClusterRequest inside = parse(files.request());
+    Map<Path, Path> places = new HashMap<>();
     for (TaskGroup group : inside.groups()) {
-      if (group.run().program().bundle().isPresent()) {
-        String tar = group.run().program().bundle().get().toString();
-        unpack(folder.resolve(tar), unpacked.resolve(tar));
+      Program program = group.run().program();
+      if (program.bundle().isPresent()) {
+        Path tar = program.bundle().get();
+        try (InputStream packed = files.files(tar.toString())) {
+          places.put(tar, unpack(packed, unpacked.resolve(tar)));
+        }
+      } else if (isLoneScript(program)) {
+        String script = program.words().get(0);
+        places.put(Path.of(script), files.script(script));
       }
     }
-    return moved(
-        inside,
-        path -> path.toString().endsWith(".tar") ? unpacked.resolve(path) : folder.resolve(path));
+    return moved(inside, places::get);
+  }
+
+  private static ClusterRequest parse(byte[] json) {
+    try (JsonReader reader =
+        new JsonReader(new StringReader(new String(json, StandardCharsets.UTF_8)))) {
+      reader.setNestingLimit(DEEPEST);
+      ClusterRequest request = JSON.fromJson(reader, ClusterRequest.class);
+      if (request == null || reader.peek() != JsonToken.END_DOCUMENT) {
+        throw new JsonParseException("it is not one request");
+      }
+      return request;
+    } catch (IOException | RuntimeException | StackOverflowError e) {
+      throw new BerthException(
+          Reason.INVALID, "the package is none of this version of Berth: " + reason(e), e);
+    }
+  }
+
+  // Gson wraps what the records find wrong in one or another of its own, with all that the records
+  // were to hold: variables too, which are nobody else's business.
+  private static String reason(Throwable failure) {
+    Throwable last = failure;
+    while (last.getCause() != null) {
+      last = last.getCause();
+    }
+    return PackageFolder.shown(String.valueOf(last.getMessage()));
   }
 
   // What is there is whole: it gets its name when it is.
-  private static void unpack(Path tar, Path target) throws IOException {
-    if (Files.exists(target)) {
-      return;
+  private static Path unpack(InputStream tar, Path target) throws IOException {
+    if (!Files.isDirectory(target, LinkOption.NOFOLLOW_LINKS)) {
+      Path begun =
+          Files.createTempDirectory(Files.createDirectories(target.getParent()), "unpacking");
+      TarUnpacker.unpack(tar, begun, name -> name, LIMITS);
+      Files.move(begun, target, StandardCopyOption.ATOMIC_MOVE);
     }
-    Path begun =
-        Files.createTempDirectory(Files.createDirectories(target.getParent()), "unpacking");
-    try (InputStream in = Files.newInputStream(tar)) {
-      TarUnpacker.unpack(in, begun, name -> name);
-    }
-    Files.move(begun, target, StandardCopyOption.ATOMIC_MOVE);
+    return target;
   }
 
   /** The same request, with other places for scripts and folders. */
@@ -146,6 +180,42 @@ final class ClusterPackage {
     }
     return new Program(
         words, program.isCommand(), program.bundle().map(places), program.interpreter());
+  }
+
+  /** Gson leaves what is missing null, which nobody who builds a request in Java can. */
+  private static final class RecordAdapters implements TypeAdapterFactory {
+    @Override
+    public <T> TypeAdapter<T> create(Gson gson, TypeToken<T> type) {
+      if (!type.getRawType().isRecord()) {
+        return null;
+      }
+      TypeAdapter<T> usual = gson.getDelegateAdapter(this, type);
+      return new TypeAdapter<>() {
+        @Override
+        public void write(JsonWriter out, T value) throws IOException {
+          usual.write(out, value);
+        }
+
+        @Override
+        public T read(JsonReader in) throws IOException {
+          T value = usual.read(in);
+          for (RecordComponent component : type.getRawType().getRecordComponents()) {
+            if (value == null || RecordAdapters.read(component, value) == null) {
+              throw new JsonParseException("there is no " + component.getName());
+            }
+          }
+          return value;
+        }
+      };
+    }
+
+    private static Object read(RecordComponent component, Object record) {
+      try {
+        return component.getAccessor().invoke(record);
+      } catch (ReflectiveOperationException e) {
+        throw new JsonParseException(e);
+      }
+    }
   }
 
   /** What is written as one text. */
@@ -194,6 +264,7 @@ final class ClusterPackage {
         @Override
         public Optional<C> read(JsonReader in) throws IOException {
           in.beginArray();
+          // Of a null in it there is no Optional.
           Optional<C> value = in.hasNext() ? Optional.of(content.read(in)) : Optional.empty();
           in.endArray();
           return value;

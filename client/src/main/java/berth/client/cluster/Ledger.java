@@ -230,7 +230,8 @@ final class Ledger {
                     .setServerAddress(gang.server(task).address().toString())
                     .setAddress(at.toString())
                     .setReservationId(held.getReservationId())
-                    .addAllGpus(held.getGpusList().stream().map(ReservedGpu::getIndex).toList()));
+                    .addAllGpus(held.getGpusList().stream().map(ReservedGpu::getIndex).toList())
+                    .setRequestId(newRequestId()));
           }
         });
     save();
@@ -248,11 +249,22 @@ final class Ledger {
                   .setServerAddress(last.getServerAddress())
                   .setAddress(last.getAddress())
                   .setReservationId(last.getReservationId())
-                  .addAllGpus(last.getGpusList()));
+                  .addAllGpus(last.getGpusList())
+                  .setRequestId(inDoubt(last) ? last.getRequestId() : newRequestId()));
           task(task).setRestarts(task(task).getRestarts() + 1);
           status.setRestarts(status.getRestarts() + 1);
         });
     save();
+  }
+
+  // A server that did not answer may have taken the request all the same: asked by the same id, it
+  // goes on with that run, and only one that never knew it starts another.
+  private static boolean inDoubt(TaskAttempt last) {
+    return last.getEnd() == TaskEnd.TASK_END_NOT_STARTED && last.getRunId().isEmpty();
+  }
+
+  private static String newRequestId() {
+    return UUID.randomUUID().toString();
   }
 
   // With the id by which its server recognises the request, should it come twice.
@@ -260,11 +272,7 @@ final class Ledger {
     TaskStatus.Builder to = task(task);
     int last =
         to.getAttemptsCount() == 0 ? 0 : to.getAttempts(to.getAttemptsCount() - 1).getNumber();
-    to.addAttempts(
-        attempt
-            .setNumber(last + 1)
-            .setFormation(status.getFormation())
-            .setRequestId(UUID.randomUUID().toString()));
+    to.addAttempts(attempt.setNumber(last + 1).setFormation(status.getFormation()));
     if (to.getAttemptsCount() > MOST_ATTEMPTS) {
       to.removeAttempts(0);
     }

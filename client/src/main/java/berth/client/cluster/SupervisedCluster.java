@@ -1,21 +1,28 @@
 package berth.client.cluster;
 
 import berth.client.RegistryClient;
+import berth.command.ExitCode;
 import berth.rpc.BerthException;
+import berth.rpc.Messages;
 import berth.rpc.Reason;
+import berth.rpc.SealedMessage;
 import berth.v1.CancelClusterRequest;
+import berth.v1.ClusterOutcome;
 import berth.v1.ClusterPhase;
 import berth.v1.ClusterStatus;
+import com.google.protobuf.InvalidProtocolBufferException;
 import java.io.IOException;
-import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.time.Clock;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
@@ -23,51 +30,86 @@ import java.util.function.Consumer;
 
 /**
  * A cluster that was handed over to a server, as the process sees it that supervises it. All that
- * it needs and knows is in a folder, which it shares with {@code berthd}:
+ * it needs and knows is in a folder, which it shares with {@code berthd}. Messages are in {@link
+ * SealedMessage} form:
  *
  * <ul>
- *   <li>{@code submitted}: the cluster as it was handed over, a {@code ClusterStatus};
- *   <li>{@code package}: what it is, see {@code ClusterPackage};
- *   <li>{@code status}: its newest {@code ClusterStatus}, which only this process writes;
- *   <li>{@code cancel}: a {@code CancelClusterRequest}, once somebody wants it to end;
- *   <li>{@code lock}: locked while somebody supervises it.
+ *   <li>{@code input/submitted}: the cluster as it was handed over, a {@code ClusterStatus};
+ *   <li>{@code input/package}: what it is, see {@code ClusterPackage};
+ *   <li>{@code input/cancel}: a {@code CancelClusterRequest}, once somebody wants it to end;
+ *   <li>{@code state/status}: its newest {@code ClusterStatus};
+ *   <li>{@code state/unpacked}: the files of its tasks;
+ *   <li>{@code state/tmp}: temporary files, if the process was started so;
+ *   <li>{@code state/lock}: locked while somebody supervises it.
  * </ul>
  *
- * <p>A process that goes on with the folder of one that was killed finds every run that was
- * started, and starts none twice.
+ * <p>It writes below {@code state} only, and need not be able to write anywhere else. A process
+ * that goes on with the folder of one that was killed finds every run that was started, and starts
+ * none twice.
  */
 public final class SupervisedCluster {
   private static final Duration LOOK_AGAIN = Duration.ofMillis(200);
   private static final Duration LOCK_PATIENCE = Duration.ofSeconds(15);
 
-  private final Path folder;
+  /** Brings a file, or the names in a folder, to disk. */
+  interface Flush {
+    void force(Path path) throws IOException;
+  }
+
+  private final Path input;
+  private final Path state;
+  private final Flush flush;
 
   public SupervisedCluster(Path folder) {
-    this.folder = folder;
+    this(folder, SupervisedCluster::force);
+  }
+
+  SupervisedCluster(Path folder, Flush flush) {
+    this.input = folder.resolve("input");
+    this.state = folder.resolve("state");
+    this.flush = flush;
   }
 
   /**
    * Supervises it until it has ended.
    *
    * @param notes is told what happens, in words
-   * @throws BerthException CONFLICT if another process does, INVALID if the package cannot be used
+   * @throws BerthException CONFLICT if another process does
    * @throws IOException if the folder cannot be used
    */
   public void carryOut(RegistryClient registry, Consumer<String> notes)
       throws IOException, InterruptedException {
     try (FileChannel file =
         FileChannel.open(
-            folder.resolve("lock"), StandardOpenOption.CREATE, StandardOpenOption.WRITE)) {
+            state.resolve("lock"), StandardOpenOption.CREATE, StandardOpenOption.WRITE)) {
       lock(file);
+      emptyTemporary();
       ClusterStatus known = known();
       if (known.getPhase() == ClusterPhase.CLUSTER_PHASE_ENDED) {
         return;
       }
-      ClusterRequest request =
-          ClusterPackage.read(folder.resolve("package"), folder.resolve("unpacked"));
+      ClusterRequest request;
+      try {
+        request = ClusterPackage.read(input.resolve("package"), state.resolve("unpacked"));
+      } catch (BerthException e) {
+        // Nobody can make more of it, however often it is tried.
+        end(known, e.getMessage());
+        notes.accept(e.getMessage());
+        return;
+      }
       Ledger ledger = Ledger.supervised(this::save, known, Clock.systemUTC());
       // It is never closed: should this process fail, the next one goes on with it.
       await(Cluster.start(registry, request, ledger, event -> tell(event, notes)));
+    }
+  }
+
+  // What one that was killed has left there is of no use.
+  private void emptyTemporary() throws IOException {
+    Path temporary = Files.createDirectories(state.resolve("tmp"));
+    try (DirectoryStream<Path> left = Files.newDirectoryStream(temporary)) {
+      for (Path file : left) {
+        Files.delete(file);
+      }
     }
   }
 
@@ -84,30 +126,51 @@ public final class SupervisedCluster {
   }
 
   private ClusterStatus known() throws IOException {
-    Path status = folder.resolve("status");
-    return ClusterStatus.parseFrom(
-        Files.readAllBytes(Files.exists(status) ? status : folder.resolve("submitted")));
+    Path status = state.resolve("status");
+    if (!Files.exists(status, LinkOption.NOFOLLOW_LINKS)) {
+      return submitted();
+    }
+    try {
+      return SealedMessage.open(Files.readAllBytes(status), ClusterStatus.parser());
+    } catch (InvalidProtocolBufferException e) {
+      // What was started is not known any more, and nothing may be started twice.
+      Path aside = state.resolve("damaged-" + System.currentTimeMillis() + "-status");
+      Files.move(status, aside);
+      return end(submitted(), status + " is damaged, and is now " + aside + ": " + e.getMessage());
+    }
+  }
+
+  private ClusterStatus submitted() throws IOException {
+    return SealedMessage.open(
+        Files.readAllBytes(input.resolve("submitted")), ClusterStatus.parser());
+  }
+
+  private ClusterStatus end(ClusterStatus known, String why) throws IOException {
+    ClusterStatus ended =
+        known.toBuilder()
+            .setPhase(ClusterPhase.CLUSTER_PHASE_ENDED)
+            .clearWaitingFor()
+            .setOutcome(ClusterOutcome.CLUSTER_OUTCOME_FAILED)
+            .setWhy(why)
+            .setExitCode(ExitCode.BERTH_FAILED)
+            .setEndedAt(Messages.timestamp(Instant.now()))
+            .build();
+    save(ended);
+    return ended;
   }
 
   private void save(ClusterStatus status) throws IOException {
-    Path begun = folder.resolve("status.new");
-    try (FileChannel file =
-        FileChannel.open(
-            begun,
-            StandardOpenOption.CREATE,
-            StandardOpenOption.WRITE,
-            StandardOpenOption.TRUNCATE_EXISTING)) {
-      ByteBuffer bytes = ByteBuffer.wrap(status.toByteArray());
-      while (bytes.hasRemaining()) {
-        file.write(bytes);
-      }
-      file.force(true);
+    Path begun = Files.write(state.resolve("status.new"), SealedMessage.seal(status));
+    flush.force(begun);
+    Files.move(begun, state.resolve("status"), StandardCopyOption.ATOMIC_MOVE);
+    // The name, too, must be on disk before anything is done that it tells of.
+    flush.force(state);
+  }
+
+  private static void force(Path path) throws IOException {
+    try (FileChannel channel = FileChannel.open(path, StandardOpenOption.READ)) {
+      channel.force(true);
     }
-    Files.move(
-        begun,
-        folder.resolve("status"),
-        StandardCopyOption.ATOMIC_MOVE,
-        StandardCopyOption.REPLACE_EXISTING);
   }
 
   private void await(Cluster cluster) throws IOException, InterruptedException {
@@ -138,7 +201,8 @@ public final class SupervisedCluster {
 
   private CancelClusterRequest cancelAsked() throws IOException {
     try {
-      return CancelClusterRequest.parseFrom(Files.readAllBytes(folder.resolve("cancel")));
+      return SealedMessage.open(
+          Files.readAllBytes(input.resolve("cancel")), CancelClusterRequest.parser());
     } catch (NoSuchFileException e) {
       return null;
     }

@@ -399,6 +399,7 @@ final class Task {
       case EXIT_REASON_TIME_LIMIT -> result(End.TIME_LIMIT, code, "its time was over");
       case EXIT_REASON_OUT_OF_MEMORY -> result(End.OUT_OF_MEMORY, code, said());
       case EXIT_REASON_IDLE -> result(End.IDLE, code, said());
+      case EXIT_REASON_DISK_LIMIT -> result(End.CANCELLED, code, said());
       case EXIT_REASON_SERVER_LOST -> result(End.SERVER_LOST, OptionalInt.empty(), said());
       case EXIT_REASON_IMAGE_NOT_FOUND -> result(End.UNSTARTABLE, OptionalInt.empty(), said());
       case EXIT_REASON_START_FAILED,

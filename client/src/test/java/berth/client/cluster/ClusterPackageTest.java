@@ -8,6 +8,7 @@ import berth.client.Program;
 import berth.client.Warning;
 import berth.rpc.BerthException;
 import java.io.IOException;
+import java.io.RandomAccessFile;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -15,7 +16,10 @@ import java.util.List;
 import java.util.Optional;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 class ClusterPackageTest {
   @TempDir private Path temp;
@@ -151,5 +155,160 @@ class ClusterPackageTest {
     assertThatThrownBy(() -> ClusterPackage.read(packed, temp.resolve("unpacked")))
         .isInstanceOf(BerthException.class)
         .hasMessageStartingWith("the package is none of this version of Berth");
+  }
+
+  private ClusterRequest alone() {
+    return ClusterRequest.named("study")
+        .all(run -> run.image("a").script(script.toString()))
+        .task("worker", 1, run -> {})
+        .build();
+  }
+
+  private void rewrite(String from, String to) throws IOException {
+    String text = Files.readString(packed.resolve("cluster.json"));
+    assertThat(text).contains(from);
+    Files.writeString(packed.resolve("cluster.json"), text.replace(from, to));
+  }
+
+  private void assertRefused(String message) {
+    assertThatThrownBy(() -> ClusterPackage.read(packed, temp.resolve("unpacked")))
+        .isInstanceOf(BerthException.class)
+        .hasMessageContaining(message);
+    assertThat(temp.resolve("unpacked")).doesNotExist();
+  }
+
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "/etc/passwd",
+        "../outside.sh",
+        "script-0/../../outside.sh",
+        "script-0/..",
+        "script-0/.",
+        "script-0/a/b",
+        "script-0//watch.sh",
+        "./script-0/watch.sh",
+        "script-x/watch.sh",
+        "script-0/a\\u0007",
+        "script-0/a\\u202e",
+        "cluster.json",
+        "files-0.tar",
+        ""
+      })
+  void aScriptOfAnotherNameIsNotRead(String name) throws IOException {
+    Files.writeString(temp.resolve("outside.sh"), "secret");
+    ClusterPackage.write(alone(), packed);
+    rewrite("\"script-0/watch.sh\"", '"' + name + '"');
+
+    assertRefused("the package names the file '");
+  }
+
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "/etc",
+        "d/files-0.tar",
+        "d/../files-0.tar",
+        "../files-0.tar",
+        "files-0.tar/.",
+        "files-0",
+        "script-0/watch.sh",
+        "cluster.json"
+      })
+  void aFolderOfAnotherNameIsNotUnpacked(String name) throws IOException {
+    ClusterPackage.write(request(), packed);
+    Files.createDirectory(packed.resolve("d"));
+    rewrite("\"files-0.tar\"", '"' + name + '"');
+
+    assertRefused("the package names the file '");
+  }
+
+  @Test
+  void aLinkIsNotFollowedWhereverItIs() throws IOException {
+    ClusterPackage.write(alone(), packed);
+    Path inside = packed.resolve("script-0/watch.sh");
+    Files.move(inside, temp.resolve("moved"));
+    Files.createSymbolicLink(inside, temp.resolve("moved"));
+    assertRefused("'watch.sh' in the package is a link or no regular file");
+
+    Files.delete(inside);
+    Files.delete(packed.resolve("script-0"));
+    Files.createSymbolicLink(packed.resolve("script-0"), temp);
+    assertRefused("'script-0' in the package is a link or no folder");
+
+    Files.move(packed.resolve("cluster.json"), temp.resolve("cluster.json"));
+    Files.createSymbolicLink(packed.resolve("cluster.json"), temp.resolve("cluster.json"));
+    assertRefused("'cluster.json' in the package is a link or no regular file");
+  }
+
+  @Test
+  @Timeout(10)
+  void aNamedPipeIsNotWaitedFor() throws Exception {
+    ClusterPackage.write(request(), packed);
+    Files.delete(packed.resolve("files-0.tar"));
+    Process made =
+        new ProcessBuilder("mkfifo", packed.resolve("files-0.tar").toString()).inheritIO().start();
+    assertThat(made.waitFor()).isZero();
+
+    assertRefused("'files-0.tar' in the package is a link or no regular file");
+  }
+
+  @Test
+  void whatIsTooLargeIsNotRead() throws IOException {
+    ClusterPackage.write(alone(), packed);
+    try (RandomAccessFile file =
+        new RandomAccessFile(packed.resolve("script-0/watch.sh").toFile(), "rw")) {
+      file.setLength((8 << 20) + 1);
+    }
+    assertRefused("has 8388609 bytes, at most 8388608 are allowed");
+
+    Files.writeString(packed.resolve("cluster.json"), " ".repeat((4 << 20) + 1));
+    assertRefused("'cluster.json' in the package has 4194305 bytes");
+  }
+
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "\"policy\":",
+        "\"name\":",
+        "\"groups\":",
+        "\"run\":",
+        "\"program\":",
+        "\"words\":",
+        "\"restart\":",
+        "\"startTimeout\":",
+        "\"success\":",
+        "\"waitAtMost\":"
+      })
+  void whatIsMissingIsSaidAtOnce(String field) throws IOException {
+    ClusterPackage.write(alone(), packed);
+    rewrite(field, "\"other\":");
+
+    assertRefused("the package is none of this version of Berth");
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"", "null", "[]", "{}", "{} {}", "7", "{'name': 1}", "\"x\""})
+  void whatIsNoRequestIsRefused(String text) throws IOException {
+    Files.writeString(packed.resolve("cluster.json"), text);
+
+    assertRefused("the package is none of this version of Berth");
+  }
+
+  @Test
+  void aNestedRequestCannotExhaustTheStack() throws IOException {
+    Files.writeString(packed.resolve("cluster.json"), "{\"groups\":" + "[".repeat(1_000_000));
+    assertRefused("the package is none of this version of Berth");
+
+    Files.writeString(packed.resolve("cluster.json"), "{\"other\":" + "[".repeat(1_000_000));
+    assertRefused("the package is none of this version of Berth");
+  }
+
+  @Test
+  void aRequestIsCheckedAsOneThatWasBuilt() throws IOException {
+    ClusterPackage.write(alone(), packed);
+    rewrite("\"instances\":1", "\"instances\":-1");
+
+    assertRefused("'worker' asks for -1 instances; at least one is needed");
   }
 }

@@ -5,6 +5,7 @@ import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.v1.RegisterRequest;
 import berth.v1.Server;
+import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
 import java.util.Optional;
@@ -21,13 +22,17 @@ import java.util.stream.Stream;
  * @param replaced who loses the name or the address by it
  */
 record Claim(long generation, List<Server> replaced) {
+  // The clocks of registries at most, or their numbers would be refused by each other.
+  private static final Duration CLOCKS_DIFFER = Duration.ofDays(1);
+
   /**
    * Decides about a claim.
    *
    * @param byName who has the name at present
    * @param byAddress who has the address at present
    * @param now the number of a first registration at present: milliseconds since 1970
-   * @throws BerthException ALREADY_EXISTS if one of them is newer
+   * @throws BerthException ALREADY_EXISTS if one of them is newer; INVALID if it has a number that
+   *     no registry can have given it
    */
   static Claim decide(
       RegisterRequest request, Optional<Server> byName, Optional<Server> byAddress, long now) {
@@ -43,6 +48,11 @@ record Claim(long generation, List<Server> replaced) {
             .map(Server::getGeneration)
             .orElse(request.getGeneration());
     long own = Math.max(known, request.getGeneration());
+    // Else nobody who comes later could have a higher number that is believed.
+    if (own > Math.max(Math.max(known(byName), known(byAddress)), now + CLOCKS_DIFFER.toMillis())) {
+      throw new BerthException(
+          Reason.INVALID, "no registry has given the generation " + Long.toUnsignedString(own));
+    }
     if (own == 0) {
       return new Claim(Math.max(newest + 1, now), rivals);
     }
@@ -59,6 +69,10 @@ record Claim(long generation, List<Server> replaced) {
               describe(winner)));
     }
     return new Claim(own, rivals);
+  }
+
+  private static long known(Optional<Server> server) {
+    return server.map(Server::getGeneration).orElse(0L);
   }
 
   /**

@@ -1,5 +1,6 @@
 package berth.registry.directory;
 
+import berth.command.Vitals;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.HeartbeatRequest;
@@ -46,8 +47,9 @@ public final class EtcdDirectory implements Directory {
   private final HeardHere heard;
   private final EtcdKeys keys;
   private final EtcdMembers members;
-  private final Roster roster = new Roster("");
+  private final Roster roster;
   private final EtcdFeed feed;
+  private final Optional<EtcdCompaction> compaction;
 
   /**
    * Returns at once, also if etcd is not there: it is looked for until it is.
@@ -55,17 +57,28 @@ public final class EtcdDirectory implements Directory {
    * @param terms the lease is rounded up to whole seconds, as etcd counts them
    * @param endpoints of the members, as {@code http://HOST:PORT} or {@code HOST:PORT}
    * @param prefix what all keys begin with
+   * @param compaction how often etcd is told to forget old revisions; zero: never
    * @throws BerthException INVALID if one of these is not what it should be
    */
   public EtcdDirectory(
-      LeaseTerms terms, List<String> endpoints, String prefix, DirectoryMetrics metrics) {
+      LeaseTerms terms,
+      List<String> endpoints,
+      String prefix,
+      Duration compaction,
+      DirectoryMetrics metrics,
+      Vitals vitals) {
     Duration lease = Duration.ofSeconds(terms.lease().plusSeconds(1).minusNanos(1).toSeconds());
     this.terms = new LeaseTerms(lease, terms.maxServers());
     this.metrics = metrics;
     this.heard = new HeardHere(lease, System::nanoTime);
     this.keys = new EtcdKeys(prefix);
     this.members = new EtcdMembers(endpoints);
-    this.feed = new EtcdFeed(members, keys, roster, this::gone);
+    this.roster = new Roster("", vitals);
+    this.feed = new EtcdFeed(members, keys, roster, this::gone, vitals);
+    this.compaction =
+        compaction.isZero()
+            ? Optional.empty()
+            : Optional.of(new EtcdCompaction(members, keys, compaction, vitals));
   }
 
   @Override
@@ -179,6 +192,7 @@ public final class EtcdDirectory implements Directory {
 
   @Override
   public void close() {
+    compaction.ifPresent(EtcdCompaction::close);
     feed.close();
     members.close();
     roster.close();

@@ -1,5 +1,6 @@
 package berth.registry.directory;
 
+import berth.command.Vitals;
 import berth.registry.directory.Roster.Position;
 import berth.rpc.BerthException;
 import berth.v1.Server;
@@ -52,7 +53,9 @@ final class EtcdFeed implements AutoCloseable {
   private final EtcdKeys keys;
   private final Roster roster;
   private final Consumer<String> gone;
-  private final Thread thread = new Thread(this::run, "etcd-feed");
+  private final Thread thread;
+  // Of the thread alone; null while nothing is watched.
+  private Following following;
   private boolean away;
   private volatile boolean missedChanges;
   private volatile boolean ready;
@@ -61,14 +64,15 @@ final class EtcdFeed implements AutoCloseable {
   /**
    * @param gone told the names of servers that are not there any more, when they are seen to go;
    *     must not block
+   * @param vitals watches the thread that follows etcd
    */
-  EtcdFeed(EtcdMembers members, EtcdKeys keys, Roster roster, Consumer<String> gone) {
+  EtcdFeed(
+      EtcdMembers members, EtcdKeys keys, Roster roster, Consumer<String> gone, Vitals vitals) {
     this.members = members;
     this.keys = keys;
     this.roster = roster;
     this.gone = gone;
-    thread.setDaemon(true);
-    thread.start();
+    thread = vitals.start("etcd-feed", this::followOn);
   }
 
   /** Whether the roster has been filled. */
@@ -82,25 +86,21 @@ final class EtcdFeed implements AutoCloseable {
     thread.interrupt();
   }
 
-  private void run() {
+  /** Begins to watch, or looks whether the watch is still of use. */
+  private boolean followOn() throws InterruptedException {
+    boolean good = false;
     try {
-      while (!closed) {
-        loadAndFollow();
-        TimeUnit.NANOSECONDS.sleep(BETWEEN_WATCHES.toNanos());
+      if (following == null) {
+        load();
+        if (away) {
+          log.info("etcd answers again; {} servers are known", roster.size());
+          away = false;
+        }
+        following = new Following(members.current());
+        good = true;
+      } else {
+        good = following.isOfUse();
       }
-    } catch (InterruptedException e) {
-      // Closed.
-    }
-  }
-
-  private void loadAndFollow() throws InterruptedException {
-    try {
-      load();
-      if (away) {
-        log.info("etcd answers again; {} servers are known", roster.size());
-        away = false;
-      }
-      follow();
     } catch (BerthException e) {
       if (!away && !closed) {
         log.warn(
@@ -110,9 +110,18 @@ final class EtcdFeed implements AutoCloseable {
       }
       away = true;
     } catch (RuntimeException e) {
-      // Such as changes that were compacted while they were loaded. Nothing may end this thread.
+      // Such as changes that were compacted while they were loaded.
       log.warn("following etcd failed, beginning again", e);
+    } finally {
+      if ((!good || closed) && following != null) {
+        following.close();
+        following = null;
+      }
     }
+    if (!good && !closed) {
+      TimeUnit.NANOSECONDS.sleep(BETWEEN_WATCHES.toNanos());
+    }
+    return !closed;
   }
 
   /**
@@ -177,34 +186,6 @@ final class EtcdFeed implements AutoCloseable {
     }
   }
 
-  /** Watches until the watch is of no use any more. */
-  private void follow() throws InterruptedException {
-    try (Following following = new Following(members.current())) {
-      long expected = 0;
-      long since = System.nanoTime();
-      while (!following.ended.await(BETWEEN_CHECKS.toNanos(), TimeUnit.NANOSECONDS)) {
-        // In this order: meanwhile the roster goes on.
-        Position known = roster.position();
-        Position head = head();
-        if (!continues(known, head)) {
-          return;
-        }
-        if (following.client != members.current()) {
-          log.info("watching etcd at another member");
-          return;
-        }
-        if (following.seen >= expected) {
-          expected = head.revision();
-          since = System.nanoTime();
-        } else if (System.nanoTime() - since > MAX_LAG.toNanos()) {
-          log.warn("the watch of etcd fell silent, watching anew");
-          return;
-        }
-        following.watcher.requestProgress();
-      }
-    }
-  }
-
   /** A watch, from the roster's revision to its first failure. */
   private final class Following implements Watch.Listener, AutoCloseable {
     private final Client client;
@@ -212,6 +193,8 @@ final class EtcdFeed implements AutoCloseable {
     private final CountDownLatch ended = new CountDownLatch(1);
     // What the member has said of itself in this watch.
     private volatile long seen;
+    private long expected;
+    private long since = System.nanoTime();
 
     Following(Client client) {
       this.client = client;
@@ -226,6 +209,32 @@ final class EtcdFeed implements AutoCloseable {
                       .withRequireLeader(true)
                       .build(),
                   this);
+    }
+
+    /** Waits a moment, and looks whether it has not ended and follows what etcd says of itself. */
+    boolean isOfUse() throws InterruptedException {
+      if (ended.await(BETWEEN_CHECKS.toNanos(), TimeUnit.NANOSECONDS)) {
+        return false;
+      }
+      // In this order: meanwhile the roster goes on.
+      Position known = roster.position();
+      Position head = head();
+      if (!continues(known, head)) {
+        return false;
+      }
+      if (client != members.current()) {
+        log.info("watching etcd at another member");
+        return false;
+      }
+      if (seen >= expected) {
+        expected = head.revision();
+        since = System.nanoTime();
+      } else if (System.nanoTime() - since > MAX_LAG.toNanos()) {
+        log.warn("the watch of etcd fell silent, watching anew");
+        return false;
+      }
+      watcher.requestProgress();
+      return true;
     }
 
     @Override

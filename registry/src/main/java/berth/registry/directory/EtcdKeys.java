@@ -9,7 +9,7 @@ import java.nio.charset.StandardCharsets;
  * Where in etcd what is: {@code PREFIX/servers/NAME} has the server, {@code
  * PREFIX/addresses/ADDRESS} the name of the server at that address. Both are bound to the lease of
  * the server, and change together. {@code PREFIX/epoch} tells this store from what may have been at
- * its place before.
+ * its place before, {@code PREFIX/compaction} when old revisions were forgotten last.
  *
  * @param prefix ends with a slash
  */
@@ -23,6 +23,10 @@ record EtcdKeys(String prefix) {
 
   ByteSequence epoch() {
     return bytes(prefix + "epoch");
+  }
+
+  ByteSequence compaction() {
+    return bytes(prefix + "compaction");
   }
 
   /** What all servers begin with. */

@@ -83,7 +83,7 @@ final class HeartbeatGrpcService implements StreamObserver<HeartbeatRequest> {
       }
       try {
         ServerRules.check(request);
-        HeartbeatResponse response = directory.heartbeat(request);
+        HeartbeatResponse response = directory.heartbeat(ServerRules.cleaned(request));
         metrics.heartbeat(response);
         answer(response);
       } catch (RuntimeException | Error e) {

@@ -1,5 +1,6 @@
 package berth.registry.directory;
 
+import berth.command.Vitals;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.HeartbeatRequest;
@@ -7,7 +8,6 @@ import berth.v1.HeartbeatResponse;
 import berth.v1.RegisterRequest;
 import berth.v1.RegisterResponse;
 import berth.v1.Server;
-import java.time.Duration;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
@@ -34,22 +34,22 @@ public final class MemoryDirectory implements Directory {
   private final LeaseTerms terms;
   private final DirectoryMetrics metrics;
   private final LongSupplier nanoClock;
-  private final Roster roster = new Roster(UUID.randomUUID().toString());
+  private final Roster roster;
   private final Map<String, Member> byName = new HashMap<>();
   private final Map<String, String> nameByAddress = new HashMap<>();
   private long revision;
   private long lastSweep;
-  private final Thread sweeper = new Thread(this::sweepForEver, "leases");
   private volatile boolean closed;
 
-  public MemoryDirectory(LeaseTerms terms, DirectoryMetrics metrics) {
-    this(terms, metrics, System::nanoTime);
-    sweeper.setDaemon(true);
-    sweeper.start();
+  public MemoryDirectory(LeaseTerms terms, DirectoryMetrics metrics, Vitals vitals) {
+    this(terms, metrics, vitals, System::nanoTime);
+    vitals.start("leases", this::sweepSoon);
   }
 
   /** One whose leases end only when {@link #sweep} is called. */
-  MemoryDirectory(LeaseTerms terms, DirectoryMetrics metrics, LongSupplier nanoClock) {
+  MemoryDirectory(
+      LeaseTerms terms, DirectoryMetrics metrics, Vitals vitals, LongSupplier nanoClock) {
+    this.roster = new Roster(UUID.randomUUID().toString(), vitals);
     this.terms = terms;
     this.metrics = metrics;
     this.nanoClock = nanoClock;
@@ -128,7 +128,6 @@ public final class MemoryDirectory implements Directory {
   @Override
   public void close() {
     closed = true;
-    sweeper.interrupt();
     roster.close();
   }
 
@@ -156,16 +155,10 @@ public final class MemoryDirectory implements Directory {
     }
   }
 
-  private void sweepForEver() {
-    Duration pause = terms.lease().dividedBy(20);
-    try {
-      while (!closed) {
-        TimeUnit.NANOSECONDS.sleep(pause.toNanos());
-        sweep();
-      }
-    } catch (InterruptedException e) {
-      // Closed.
-    }
+  private boolean sweepSoon() throws InterruptedException {
+    TimeUnit.NANOSECONDS.sleep(terms.lease().dividedBy(20).toNanos());
+    sweep();
+    return !closed;
   }
 
   private Optional<Server> known(String name) {

@@ -88,7 +88,7 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
     inStore(
         observer,
         () -> {
-          RegisterResponse response = directory.register(request);
+          RegisterResponse response = directory.register(ServerRules.cleaned(request));
           metrics.registered();
           return response;
         });

@@ -1,5 +1,6 @@
 package berth.registry.directory;
 
+import berth.command.Vitals;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.Server;
@@ -93,16 +94,17 @@ public final class Roster implements AutoCloseable {
   private volatile Gap gap = new Gap(0, 0);
 
   private final Set<Runnable> listeners = ConcurrentHashMap.newKeySet();
-  private final Thread newsThread = new Thread(this::tellNews, "roster-news");
+  private final Thread newsThread;
+  private Position told;
   private volatile boolean closed;
 
   /**
    * @param epoch what tells the revisions of this roster from those of others
+   * @param vitals watches the thread that tells listeners
    */
-  Roster(String epoch) {
+  Roster(String epoch, Vitals vitals) {
     this.position = new Position(epoch, 0);
-    newsThread.setDaemon(true);
-    newsThread.start();
+    newsThread = vitals.start("roster-news", this::tellNews);
   }
 
   /** The newest revision. */
@@ -255,17 +257,15 @@ public final class Roster implements AutoCloseable {
     }
   }
 
-  private void tellNews() {
-    Position told = null;
-    while (!closed) {
-      Position now = position;
-      if (now == told) {
-        LockSupport.park();
-        continue;
-      }
+  private boolean tellNews() {
+    Position now = position;
+    if (now == told) {
+      LockSupport.park();
+    } else {
       told = now;
       listeners.forEach(Runnable::run);
       LockSupport.parkNanos(PAUSE_BETWEEN_NEWS_NANOS);
     }
+    return !closed;
   }
 }

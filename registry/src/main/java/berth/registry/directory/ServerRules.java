@@ -2,13 +2,16 @@ package berth.registry.directory;
 
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.PlainText;
 import berth.rpc.Reason;
 import berth.v1.AwaitTurnRequest;
+import berth.v1.GpuInfo;
 import berth.v1.HeartbeatRequest;
 import berth.v1.Owner;
 import berth.v1.RegisterRequest;
 import berth.v1.ServerInfo;
 import berth.v1.ServerStatus;
+import berth.v1.Service;
 import com.google.protobuf.Message;
 import java.util.Map;
 import java.util.regex.Pattern;
@@ -19,14 +22,15 @@ public final class ServerRules {
   private static final int MAX_INSTANCE = 100;
   private static final int MAX_ADDRESS = 300;
   private static final int MAX_GPUS = 256;
-  // Far in the future, as milliseconds since 1970.
-  private static final long MAX_GENERATION = 1L << 50;
   private static final int MAX_LABELS = 64;
   private static final int MAX_LABEL_KEY = 63;
   private static final int MAX_LABEL_VALUE = 255;
   private static final int MAX_SERVERS_OF_A_TURN = 10_000;
   private static final int MAX_OWNER = 200;
   private static final int MAX_PURPOSE = 200;
+  private static final int MAX_TEXT = 400;
+  private static final int MAX_IMAGE = 500;
+  private static final int MAX_DESCRIPTION = 2000;
   private static final Pattern NAME = Pattern.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,99}");
 
   private ServerRules() {}
@@ -40,7 +44,7 @@ public final class ServerRules {
     checkInfo(request.getInfo());
     checkStatus(request.getStatus());
     check(
-        request.getGeneration() >= 0 && request.getGeneration() <= MAX_GENERATION,
+        request.getGeneration() >= 0,
         "no registry has given the generation " + Long.toUnsignedString(request.getGeneration()));
   }
 
@@ -72,13 +76,8 @@ public final class ServerRules {
         "a turn for " + servers + " servers, at most " + MAX_SERVERS_OF_A_TURN);
     request.getServersList().forEach(ServerRules::checkName);
     Owner owner = request.getOwner();
-    int ownerLength = owner.getUser().length() + owner.getHost().length();
-    check(
-        ownerLength <= MAX_OWNER,
-        "the owner has " + ownerLength + " characters, at most " + MAX_OWNER);
-    check(
-        request.getPurpose().length() <= MAX_PURPOSE,
-        "the purpose has " + request.getPurpose().length() + " characters, at most " + MAX_PURPOSE);
+    PlainText.check("the owner", owner.getUser() + owner.getHost(), MAX_OWNER);
+    PlainText.check("the purpose", request.getPurpose(), MAX_PURPOSE);
     check(
         request.getWaited().getSeconds() >= 0 && request.getWaited().getNanos() >= 0,
         "nobody has waited for less than no time");
@@ -86,9 +85,7 @@ public final class ServerRules {
 
   private static void checkInfo(ServerInfo info) {
     checkName(info.getName());
-    check(
-        info.getAddress().length() <= MAX_ADDRESS,
-        "the address has " + info.getAddress().length() + " characters, at most " + MAX_ADDRESS);
+    PlainText.check("the address", info.getAddress(), MAX_ADDRESS);
     Address address = Address.parse(info.getAddress(), 0);
     // One way to write it, or two could have the same; and nothing that would upset a terminal.
     check(
@@ -102,26 +99,70 @@ public final class ServerRules {
       int key = label.getKey().length();
       check(
           key >= 1 && key <= MAX_LABEL_KEY && label.getValue().length() <= MAX_LABEL_VALUE,
-          "the label '" + label.getKey() + "' is empty or too long");
+          "the label '" + PlainText.clean(label.getKey()) + "' is empty or too long");
+      PlainText.check("a label", label.getKey() + "=" + label.getValue(), MAX_TEXT);
     }
+    PlainText.check("the version", info.getVersion(), MAX_TEXT);
+    PlainText.check("the runtime", info.getRuntime(), MAX_TEXT);
+    for (GpuInfo gpu : info.getGpusList()) {
+      PlainText.check("the UUID of a GPU", gpu.getUuid(), MAX_TEXT);
+      PlainText.check("the model of a GPU", gpu.getModel(), MAX_TEXT);
+    }
+    info.getServicesList().forEach(ServerRules::checkService);
+  }
+
+  private static void checkService(Service service) {
+    PlainText.check("the name of a service", service.getName(), MAX_TEXT);
+    PlainText.check("the image of a service", service.getImage(), MAX_IMAGE);
+    PlainText.check("the description of a service", service.getDescription(), MAX_DESCRIPTION);
+    service.getAliasesList().forEach(alias -> PlainText.check("an alias", alias, MAX_TEXT));
+    service
+        .getInterpreterList()
+        .forEach(word -> PlainText.check("an interpreter", word, MAX_IMAGE));
+  }
+
+  static RegisterRequest cleaned(RegisterRequest request) {
+    ServerStatus status = cleaned(request.getStatus());
+    return status == request.getStatus() ? request : request.toBuilder().setStatus(status).build();
+  }
+
+  static HeartbeatRequest cleaned(HeartbeatRequest request) {
+    ServerStatus status = cleaned(request.getStatus());
+    return status == request.getStatus() ? request : request.toBuilder().setStatus(status).build();
+  }
+
+  /** A status whose sentences, which may quote failures of anything, can be shown. */
+  private static ServerStatus cleaned(ServerStatus status) {
+    if (PlainText.isPlain(status.getProblem())
+        && status.getGpusList().stream().allMatch(gpu -> PlainText.isPlain(gpu.getReason()))) {
+      return status;
+    }
+    ServerStatus.Builder cleaned = status.toBuilder();
+    cleaned.setProblem(PlainText.clean(status.getProblem()));
+    cleaned.getGpusBuilderList().forEach(gpu -> gpu.setReason(PlainText.clean(gpu.getReason())));
+    return cleaned.build();
   }
 
   private static void checkStatus(ServerStatus status) {
     check(
         status.getGpusCount() <= MAX_GPUS,
         "the states of " + status.getGpusCount() + " GPUs, at most " + MAX_GPUS);
+    status.getRunIdsList().forEach(run -> PlainText.check("the name of a run", run, MAX_TEXT));
   }
 
   private static void checkName(String name) {
     check(
         NAME.matcher(name).matches(),
-        "'" + name + "' is no name of a server: letters, digits, dots, dashes and underscores");
+        "'"
+            + PlainText.clean(name)
+            + "' is no name of a server: letters, digits, dots, dashes and underscores");
   }
 
   private static void checkInstance(String instance) {
     check(
         !instance.isEmpty() && instance.length() <= MAX_INSTANCE,
         "the instance must have 1 to " + MAX_INSTANCE + " characters");
+    PlainText.check("the instance", instance, MAX_INSTANCE);
   }
 
   private static void checkSize(Message message) {

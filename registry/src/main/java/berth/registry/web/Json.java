@@ -1,5 +1,6 @@
 package berth.registry.web;
 
+import berth.rpc.PlainText;
 import com.google.gson.stream.JsonWriter;
 import com.google.protobuf.Duration;
 import com.google.protobuf.Timestamp;
@@ -35,7 +36,14 @@ final class Json {
     return text.toString();
   }
 
+  /** A text of one line, cleaned of what cannot be seen: servers may be anybody's. */
   Json put(String name, String value) throws IOException {
+    writer.name(name).value(value == null ? null : PlainText.clean(value));
+    return this;
+  }
+
+  /** What a program has printed, as it is. */
+  Json putOutput(String name, String value) throws IOException {
     writer.name(name).value(value);
     return this;
   }
@@ -99,7 +107,7 @@ final class Json {
         name,
         array -> {
           for (String text : texts) {
-            array.writer.value(text);
+            array.writer.value(PlainText.clean(text));
           }
         });
   }

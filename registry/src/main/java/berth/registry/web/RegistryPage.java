@@ -17,6 +17,7 @@ import java.util.Optional;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -36,18 +37,7 @@ public final class RegistryPage implements AutoCloseable {
   private final PageFiles files = new PageFiles();
   private final AtomicInteger outputs = new AtomicInteger();
   // For calls of servers, which may not answer: whoever asks for something else must not wait.
-  private final ExecutorService threads =
-      new ThreadPoolExecutor(
-          THREADS,
-          THREADS,
-          1,
-          TimeUnit.MINUTES,
-          new ArrayBlockingQueue<>(WAITING_CALLS),
-          task -> {
-            Thread thread = new Thread(task, "page-call");
-            thread.setDaemon(true);
-            return thread;
-          });
+  private final ExecutorService threads;
   private final Wall wall;
 
   /**
@@ -60,9 +50,38 @@ public final class RegistryPage implements AutoCloseable {
 
   RegistryPage(
       String registryName, Supplier<Roster> roster, boolean mayCancel, Wall.Timing timing) {
+    this(registryName, roster, mayCancel, timing, callThreads(), Wall.newThread());
+  }
+
+  /**
+   * @param threads call servers
+   * @param wallThread keeps up to date what all viewers see, one task at a time
+   */
+  RegistryPage(
+      String registryName,
+      Supplier<Roster> roster,
+      boolean mayCancel,
+      Wall.Timing timing,
+      ExecutorService threads,
+      ScheduledExecutorService wallThread) {
     this.registryName = registryName;
     this.mayCancel = mayCancel;
-    this.wall = new Wall(roster, this::hello, timing, Clock.systemUTC());
+    this.threads = threads;
+    this.wall = new Wall(roster, this::hello, timing, Clock.systemUTC(), wallThread);
+  }
+
+  private static ExecutorService callThreads() {
+    return new ThreadPoolExecutor(
+        THREADS,
+        THREADS,
+        1,
+        TimeUnit.MINUTES,
+        new ArrayBlockingQueue<>(WAITING_CALLS),
+        task -> {
+          Thread thread = new Thread(task, "page-call");
+          thread.setDaemon(true);
+          return thread;
+        });
   }
 
   /** Adds all paths of the page. */

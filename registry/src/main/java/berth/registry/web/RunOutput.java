@@ -116,7 +116,7 @@ final class RunOutput implements ServerClient.Stream<RunEvent> {
                 json ->
                     json.put("stream", name(output.getStream()))
                         .put("offset", output.getOffset())
-                        .put("text", decoded))));
+                        .putOutput("text", decoded))));
   }
 
   private static String exited(RunExited exited) {

@@ -223,7 +223,8 @@ final class ServerJson {
                     Math.round(gpu.getPowerLimitMilliwatts() / 1000.0))
                 .put("state", state(status.getState(), holder != null))
                 .put("health", health(gpu, status))
-                .put("healthReason", reason(gpu, status));
+                .put("healthReason", reason(gpu, status))
+                .put("healthAdvice", gpu.getHealth().getAdvice());
             putHolder(one, holder);
             one.putArray("strangers", strangers -> addStrangers(strangers, view, gpu))
                 .put("lockedBy", lockedBy(view, info.getUuid()));

@@ -88,13 +88,7 @@ final class Wall implements AutoCloseable {
   private final Timing timing;
   private final Clock clock;
   private final RpcThreads rpcThreads = new RpcThreads("page", THREADS);
-  private final ScheduledExecutorService thread =
-      Executors.newSingleThreadScheduledExecutor(
-          task -> {
-            Thread wall = new Thread(task, "wall");
-            wall.setDaemon(true);
-            return wall;
-          });
+  private final ScheduledExecutorService thread;
 
   // Changed by the thread alone; others look servers up.
   private final Map<String, Entry> servers = new ConcurrentSkipListMap<>();
@@ -108,15 +102,31 @@ final class Wall implements AutoCloseable {
   /**
    * @param roster fails as long as nobody knows who is there
    * @param greeting what a viewer is told first
+   * @param thread does one task at a time; closed with this
    */
   Wall(
-      Supplier<Roster> roster, Function<EventStream, byte[]> greeting, Timing timing, Clock clock) {
+      Supplier<Roster> roster,
+      Function<EventStream, byte[]> greeting,
+      Timing timing,
+      Clock clock,
+      ScheduledExecutorService thread) {
     this.roster = roster;
     this.greeting = greeting;
     this.timing = timing;
     this.clock = clock;
+    this.thread = thread;
     this.lastViewerNanos = System.nanoTime() - timing.linger.toNanos();
     thread.scheduleAtFixedRate(this::tick, 0, timing.tick.toNanos(), TimeUnit.NANOSECONDS);
+  }
+
+  /** What does everything. */
+  static ScheduledExecutorService newThread() {
+    return Executors.newSingleThreadScheduledExecutor(
+        task -> {
+          Thread wall = new Thread(task, "wall");
+          wall.setDaemon(true);
+          return wall;
+        });
   }
 
   /** Shows everything to one more. */

@@ -6,10 +6,13 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
+import berth.command.Vitals;
 import berth.etcd.EtcdCluster;
 import berth.metrics.Metrics;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import io.etcd.jetcd.common.exception.EtcdException;
+import io.etcd.jetcd.options.GetOption;
 import java.time.Duration;
 import java.util.List;
 import java.util.UUID;
@@ -43,7 +46,13 @@ class EtcdDirectoryTest extends DirectoryContract {
   @BeforeEach
   void open() {
     directory =
-        new EtcdDirectory(TERMS, cluster.endpoints(), prefix, new DirectoryMetrics(metrics));
+        new EtcdDirectory(
+            TERMS,
+            cluster.endpoints(),
+            prefix,
+            Duration.ZERO,
+            new DirectoryMetrics(metrics),
+            new Vitals());
     await()
         .ignoreExceptionsInstanceOf(BerthException.class)
         .until(() -> directory.roster() != null);
@@ -69,7 +78,12 @@ class EtcdDirectoryTest extends DirectoryContract {
     LeaseTerms terms = new LeaseTerms(Duration.ofMillis(2100), 50);
     try (EtcdDirectory other =
         new EtcdDirectory(
-            terms, cluster.endpoints(), prefix, new DirectoryMetrics(new Metrics()))) {
+            terms,
+            cluster.endpoints(),
+            prefix,
+            Duration.ZERO,
+            new DirectoryMetrics(new Metrics()),
+            new Vitals())) {
       assertThat(other.register(registration("gpu01", "h1:1", "a", 1)).getLease().getSeconds())
           .isEqualTo(3);
     }
@@ -82,7 +96,9 @@ class EtcdDirectoryTest extends DirectoryContract {
             TERMS,
             cluster.endpoints(),
             prefix + "-and-more",
-            new DirectoryMetrics(new Metrics()))) {
+            Duration.ZERO,
+            new DirectoryMetrics(new Metrics()),
+            new Vitals())) {
       other.register(registration("gpu01", "h1:18812", "a", 1));
       directory.register(registration("gpu01", "h1:18812", "b", 1));
 
@@ -109,9 +125,41 @@ class EtcdDirectoryTest extends DirectoryContract {
     assertThatThrownBy(
             () ->
                 new EtcdDirectory(
-                    TERMS, List.of(endpoint), "/berth/", new DirectoryMetrics(new Metrics())))
+                    TERMS,
+                    List.of(endpoint),
+                    "/berth/",
+                    Duration.ZERO,
+                    new DirectoryMetrics(new Metrics()),
+                    new Vitals()))
         .isInstanceOf(BerthException.class)
         .extracting(e -> ((BerthException) e).reason())
         .isEqualTo(Reason.INVALID);
+  }
+
+  @Test
+  void oneOfSeveralRegistriesHasEtcdForgetOldRevisions() throws Exception {
+    Vitals vitals = new Vitals();
+    EtcdKeys keys = new EtcdKeys(prefix);
+    directory.register(registration("gpu01", "h1:18812", "a", 1));
+    try (EtcdMembers members = new EtcdMembers(cluster.endpoints());
+        EtcdCompaction first = new EtcdCompaction(members, keys, Duration.ofMillis(200), vitals);
+        EtcdCompaction second = new EtcdCompaction(members, keys, Duration.ofMillis(300), vitals)) {
+      GetOption old = GetOption.builder().withRevision(1).build();
+      await()
+          .until(
+              () -> {
+                try {
+                  members.call(client -> client.getKVClient().get(keys.epoch(), old));
+                  return false;
+                } catch (EtcdException e) {
+                  return e.getMessage().contains("compacted");
+                }
+              });
+      assertThat(first).isNotSameAs(second);
+    }
+    // Nobody notices anything of it.
+    directory.register(registration("gpu02", "h2:18812", "b", 1));
+    await().until(() -> directory.roster().size() == 2);
+    assertThat(vitals.problem()).isEmpty();
   }
 }

@@ -6,6 +6,7 @@ import static berth.registry.directory.Servers.status;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
+import berth.command.Vitals;
 import berth.etcd.EtcdCluster;
 import berth.metrics.Metrics;
 import berth.rpc.BerthException;
@@ -369,7 +370,9 @@ class EtcdFailuresTest {
             TERMS,
             List.of(cluster.endpoint(member)),
             prefix,
-            new DirectoryMetrics(new Metrics()))) {
+            Duration.ZERO,
+            new DirectoryMetrics(new Metrics()),
+            new Vitals())) {
       assertThat(reason(early::roster)).contains(Reason.UNAVAILABLE);
 
       cluster.restart(member);
@@ -390,7 +393,13 @@ class EtcdFailuresTest {
 
   private EtcdDirectory directory(LeaseTerms terms, List<String> endpoints) {
     EtcdDirectory directory =
-        new EtcdDirectory(terms, endpoints, prefix, new DirectoryMetrics(new Metrics()));
+        new EtcdDirectory(
+            terms,
+            endpoints,
+            prefix,
+            Duration.ZERO,
+            new DirectoryMetrics(new Metrics()),
+            new Vitals());
     soon().until(() -> reason(directory::roster).isEmpty());
     return directory;
   }

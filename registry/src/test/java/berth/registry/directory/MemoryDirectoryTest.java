@@ -3,6 +3,7 @@ package berth.registry.directory;
 import static berth.registry.directory.Servers.registration;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import berth.command.Vitals;
 import berth.metrics.Metrics;
 import java.time.Duration;
 import java.util.concurrent.atomic.AtomicLong;
@@ -11,7 +12,8 @@ import org.junit.jupiter.api.Test;
 
 class MemoryDirectoryTest extends DirectoryContract {
   private final Metrics metrics = new Metrics();
-  private final Directory directory = new MemoryDirectory(TERMS, new DirectoryMetrics(metrics));
+  private final Directory directory =
+      new MemoryDirectory(TERMS, new DirectoryMetrics(metrics), new Vitals());
 
   @AfterEach
   void close() {
@@ -32,7 +34,7 @@ class MemoryDirectoryTest extends DirectoryContract {
   void aLeaseEndsWhenItsTimeIsOver() {
     AtomicLong clock = new AtomicLong();
     try (MemoryDirectory other =
-        new MemoryDirectory(TERMS, new DirectoryMetrics(new Metrics()), clock::get)) {
+        new MemoryDirectory(TERMS, new DirectoryMetrics(new Metrics()), new Vitals(), clock::get)) {
       other.register(registration("gpu01", "h1:18812", "a", 2));
       for (int tenths = 1; tenths < 20; tenths++) {
         pass(clock, other, 100);
@@ -49,7 +51,7 @@ class MemoryDirectoryTest extends DirectoryContract {
   void aRegistryThatStoodStillBlamesNobodyForIt() {
     AtomicLong clock = new AtomicLong();
     try (MemoryDirectory other =
-        new MemoryDirectory(TERMS, new DirectoryMetrics(new Metrics()), clock::get)) {
+        new MemoryDirectory(TERMS, new DirectoryMetrics(new Metrics()), new Vitals(), clock::get)) {
       other.register(registration("gpu01", "h1:18812", "a", 2));
 
       pass(clock, other, 60_000);

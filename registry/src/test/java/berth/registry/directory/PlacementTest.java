@@ -7,6 +7,7 @@ import static berth.registry.directory.Servers.status;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import berth.command.Vitals;
 import berth.v1.Candidate;
 import berth.v1.FindGpusRequest;
 import berth.v1.FindGpusResponse;
@@ -20,7 +21,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
 class PlacementTest {
-  private final Roster roster = new Roster("test");
+  private final Roster roster = new Roster("test", new Vitals());
   private long revision;
 
   @AfterEach

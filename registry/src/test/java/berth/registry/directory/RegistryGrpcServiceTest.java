@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
+import berth.command.Vitals;
 import berth.metrics.Metrics;
 import berth.registry.line.TurnLine;
 import berth.rpc.Address;
@@ -47,6 +48,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterEach;
@@ -56,17 +58,20 @@ import org.junit.jupiter.api.Test;
 class RegistryGrpcServiceTest {
   private static final Duration SOON = Duration.ofSeconds(30);
 
-  private final ExecutorService threads = Executors.newFixedThreadPool(4);
+  private final ThreadPoolExecutor threads = (ThreadPoolExecutor) Executors.newFixedThreadPool(4);
   private final ExecutorService storeThreads = Executors.newFixedThreadPool(4);
   private final Metrics metrics = new Metrics();
   private final DirectoryMetrics directoryMetrics = new DirectoryMetrics(metrics);
   private final Directory directory =
-      new MemoryDirectory(new LeaseTerms(Duration.ofMinutes(5), 20_000), directoryMetrics);
+      new MemoryDirectory(
+          new LeaseTerms(Duration.ofMinutes(5), 20_000), directoryMetrics, new Vitals());
   private final RegistryGrpcService service =
       new RegistryGrpcService(
           directory, directoryMetrics, new TurnLine(System::nanoTime), threads, storeThreads);
   private final RpcServer server =
       RpcServer.listenOn(new Address("127.0.0.1", 0))
+          // All watchers of these tests come from one address.
+          .maxConnections(40_000, 10_000)
           .service(service)
           .endStreams(service::close)
           .executor(threads)
@@ -179,7 +184,7 @@ class RegistryGrpcServiceTest {
     refused(noPort, "the address 'h1:0' is not HOST:PORT", Status.Code.INVALID_ARGUMENT);
     RegisterRequest.Builder padded = good.toBuilder();
     padded.getInfoBuilder().setAddress("\u001bh1:1");
-    refused(padded, "is not HOST:PORT", Status.Code.INVALID_ARGUMENT);
+    refused(padded, "the address must be plain text", Status.Code.INVALID_ARGUMENT);
     refused(
         good.toBuilder().setGeneration(-1),
         "no registry has given the generation 18446744073709551615",
@@ -328,10 +333,11 @@ class RegistryGrpcServiceTest {
         turn(Collections.nCopies(10_001, "a").toArray(String[]::new)),
         "a turn for 10001 servers, at most 10000");
     assertNoTurn(
-        turn("gpu01").setPurpose("x".repeat(201)), "the purpose has 201 characters, at most 200");
+        turn("gpu01").setPurpose("x".repeat(201)),
+        "the purpose has 201 characters, 200 are allowed");
     AwaitTurnRequest.Builder owned = turn("gpu01");
     owned.getOwnerBuilder().setUser("x".repeat(150)).setHost("x".repeat(51));
-    assertNoTurn(owned, "the owner has 201 characters, at most 200");
+    assertNoTurn(owned, "the owner has 201 characters, 200 are allowed");
     AwaitTurnRequest.Builder early = turn("gpu01");
     early.getWaitedBuilder().setNanos(-1);
     assertNoTurn(early, "nobody has waited for less than no time");

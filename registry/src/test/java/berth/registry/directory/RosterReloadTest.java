@@ -5,6 +5,7 @@ import static berth.registry.directory.Servers.listed;
 import static berth.registry.directory.Servers.status;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import berth.command.Vitals;
 import berth.registry.directory.Roster.Position;
 import berth.v1.Server;
 import berth.v1.ServerFilter;
@@ -16,7 +17,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 
 /** What watchers learn when a roster is filled again after it missed something. */
 class RosterReloadTest {
-  private final Roster roster = new Roster("epoch");
+  private final Roster roster = new Roster("epoch", new Vitals());
 
   @AfterEach
   void close() {

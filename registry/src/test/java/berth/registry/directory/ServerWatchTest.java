@@ -7,6 +7,7 @@ import static berth.registry.directory.Servers.status;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import berth.command.Vitals;
 import berth.v1.Server;
 import berth.v1.ServerFilter;
 import berth.v1.WatchServersResponse;
@@ -16,7 +17,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
 class ServerWatchTest {
-  private final Roster roster = new Roster("test");
+  private final Roster roster = new Roster("test", new Vitals());
   private long revision;
 
   @AfterEach

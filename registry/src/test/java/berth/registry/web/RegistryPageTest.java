@@ -3,6 +3,7 @@ package berth.registry.web;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
+import berth.command.Vitals;
 import berth.http.HttpServer;
 import berth.metrics.Metrics;
 import berth.registry.directory.Directory;
@@ -73,7 +74,9 @@ class RegistryPageTest {
 
   private final Directory directory =
       new MemoryDirectory(
-          new LeaseTerms(Duration.ofMinutes(5), 1000), new DirectoryMetrics(new Metrics()));
+          new LeaseTerms(Duration.ofMinutes(5), 1000),
+          new DirectoryMetrics(new Metrics()),
+          new Vitals());
   private final FakeBerthd gpu01 = new FakeBerthd("gpu01");
   private final HttpClient client = HttpClient.newHttpClient();
   private RegistryPage page = new RegistryPage("lab", directory::roster, false, QUICK);
@@ -331,6 +334,28 @@ class RegistryPageTest {
     try (Events wall = events("/api/wall")) {
       assertThat(wall.next("samples").getAsJsonObject("s").get("gpu01").toString())
           .isEqualTo("[[null,null,null,null]]");
+    }
+  }
+
+  @Test
+  void ofASickGpuIsShownWhyAndWhatToDo() throws Exception {
+    register(gpu01, GpuState.GPU_STATE_UNHEALTHY);
+    WatchOverviewResponse.Builder sick = gpu01.sample(0).toBuilder();
+    sick.getReportBuilder()
+        .getGpusBuilder(0)
+        .setHealth(
+            GpuHealth.newBuilder()
+                .setState(GpuHealthState.GPU_HEALTH_STATE_SICK)
+                .setReason("XID 95, uncontained memory error")
+                .setAdvice("nvidia-smi --gpu-reset -i 0"));
+    gpu01.first = sick.build();
+
+    try (Events wall = events("/api/wall")) {
+      JsonObject server =
+          wall.server("gpu01", shown -> !text(gpu(shown, 0), "healthAdvice").isEmpty());
+      assertThat(text(gpu(server, 0), "healthReason"))
+          .isEqualTo("XID 95, uncontained memory error");
+      assertThat(text(gpu(server, 0), "healthAdvice")).isEqualTo("nvidia-smi --gpu-reset -i 0");
     }
   }
 

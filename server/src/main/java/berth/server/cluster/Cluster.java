@@ -8,6 +8,8 @@ import berth.v1.CancelClusterRequest;
 import berth.v1.ClusterNote;
 import berth.v1.ClusterPhase;
 import berth.v1.ClusterStatus;
+import berth.v1.Owner;
+import java.io.IOException;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -39,6 +41,7 @@ final class Cluster {
   // The state of the file that was last read, and what it said of the end.
   private Optional<Stamp> read = Optional.empty();
   private Optional<Instant> forgottenAt = Optional.empty();
+  private Optional<Stamp> warned = Optional.empty();
 
   private final List<Runnable> listeners = new ArrayList<>();
   private ScheduledFuture<?> looking;
@@ -71,6 +74,10 @@ final class Cluster {
     return submitted.getName();
   }
 
+  Owner owner() {
+    return submitted.getOwner();
+  }
+
   String requestId() {
     return requestId;
   }
@@ -87,8 +94,12 @@ final class Cluster {
   ClusterStatus status() {
     ClusterStatus.Builder status =
         submitted.toBuilder()
-            .mergeFrom(folder.status().orElseGet(ClusterStatus::getDefaultInstance))
+            .mergeFrom(said())
+            // Whose it is, and what it is called, is not the supervisor's to say.
             .setClusterId(id())
+            .setName(name())
+            .setOwner(submitted.getOwner())
+            .setSubmittedAt(submitted.getSubmittedAt())
             .setServer(serverName)
             .setSupervisorRestarts(supervisor.restarts());
     if (status.getPhase() != ClusterPhase.CLUSTER_PHASE_ENDED && folder.full()) {
@@ -104,19 +115,41 @@ final class Cluster {
     return status.build();
   }
 
+  // What cannot be read is as good as nothing: its supervisor writes it anew.
+  private ClusterStatus said() {
+    try {
+      return folder.status().orElseGet(ClusterStatus::getDefaultInstance);
+    } catch (IOException e) {
+      warn(e);
+      return ClusterStatus.getDefaultInstance();
+    }
+  }
+
+  // Once for each file: this is asked for often.
+  private synchronized void warn(IOException e) {
+    Optional<Stamp> stamp = folder.stampOfStatus();
+    if (!stamp.equals(warned)) {
+      warned = stamp;
+      log.warn("the status of {} is ignored: {}", id(), SupervisorStatus.clean(e.getMessage()));
+    }
+  }
+
   synchronized boolean ended() {
     if (forgottenAt.isPresent()) {
       return true;
     }
     Optional<Stamp> stamp = folder.stampOfStatus();
     if (stamp.isPresent() && !stamp.equals(read)) {
-      ClusterStatus status = folder.status().orElseGet(ClusterStatus::getDefaultInstance);
+      ClusterStatus status = said();
       read = stamp;
       if (status.getPhase() == ClusterPhase.CLUSTER_PHASE_ENDED) {
+        Instant now = Instant.now();
         Instant end =
             status.hasEndedAt()
                 ? Messages.instant(status.getEndedAt())
                 : stamp.get().modified().toInstant();
+        // Nobody's clock keeps it for longer.
+        end = end.isBefore(now) ? end : now;
         forgottenAt = Optional.of(end.plus(timeToLive(status)));
       }
     }

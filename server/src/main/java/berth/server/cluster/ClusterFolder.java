@@ -2,14 +2,22 @@ package berth.server.cluster;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.rpc.SealedMessage;
 import berth.server.run.WorkFiles;
+import berth.server.state.DamagedFileException;
+import berth.server.state.DurableFiles;
+import berth.server.state.RecordFile;
+import berth.server.state.StateFolder;
 import berth.v1.CancelClusterRequest;
 import berth.v1.ClusterStatus;
 import com.google.protobuf.InvalidProtocolBufferException;
+import com.google.protobuf.Message;
+import com.google.protobuf.Parser;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
@@ -20,31 +28,38 @@ import java.nio.file.attribute.BasicFileAttributes;
 import java.nio.file.attribute.FileTime;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
-import java.util.stream.Stream;
+import java.util.OptionalInt;
+import java.util.Properties;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
  * The folder of one cluster: what this process and the cluster's supervisor have in common. Who
- * writes a file replaces it as a whole.
+ * writes a file replaces it as a whole. The supervisor is another user, who can enter two folders
+ * of it, and write one.
  *
  * <table>
  *   <caption>Its files</caption>
  *   <tr><td>{@code submitted}</td><td>what was asked for, as a {@code ClusterStatus}. Written last:
  *       without it there is no such cluster</td></tr>
  *   <tr><td>{@code request}</td><td>the id with which it was asked for, if that has one</td></tr>
- *   <tr><td>{@code package}</td><td>the files of the cluster, unpacked</td></tr>
  *   <tr><td>{@code supervisor}</td><td>a {@link SupervisorRecord}</td></tr>
  *   <tr><td>{@code cancel}</td><td>a {@code CancelClusterRequest}, if somebody wants it to end</td>
  *       </tr>
- *   <tr><td>{@code status}</td><td>what has become of it, as a {@code ClusterStatus}. The
- *       supervisor's own, unless that can never be started</td></tr>
- *   <tr><td>{@code lock}</td><td>the supervisor's own</td></tr>
+ *   <tr><td>{@code end}</td><td>how it ended, as a {@code ClusterStatus}, if no supervisor could be
+ *       started that would have said so</td></tr>
  *   <tr><td>{@code log}</td><td>what supervisors print; {@code log.1} what is older</td></tr>
+ *   <tr><td>{@code root}</td><td>where {@link SupervisorSandbox} puts what a supervisor sees; empty
+ *       for everybody else</td></tr>
+ *   <tr><td>{@code input}</td><td>what the supervisor reads: {@code package}, the files of the
+ *       cluster, and copies of {@code submitted} and {@code cancel}</td></tr>
+ *   <tr><td>{@code state}</td><td>the supervisor's own. {@code state/status} is what has become of
+ *       the cluster, as a {@code ClusterStatus}</td></tr>
  * </table>
  */
-record ClusterFolder(Path path) {
+record ClusterFolder(Path path, DurableFiles files) {
   private static final Logger log = LoggerFactory.getLogger(ClusterFolder.class);
   private static final long LARGEST_LOG = 1 << 20;
   private static final int LONGEST_LINE = 500;
@@ -58,39 +73,58 @@ record ClusterFolder(Path path) {
   }
 
   Path unpacked() {
-    return path.resolve("package");
+    return input().resolve("package");
   }
 
   Path log() {
     return path.resolve("log");
   }
 
-  private Path submittedFile() {
-    return path.resolve("submitted");
+  Path mountPoint() {
+    return path.resolve("root");
+  }
+
+  Path state() {
+    return path.resolve("state");
+  }
+
+  private Path input() {
+    return path.resolve("input");
   }
 
   private Path statusFile() {
-    return path.resolve("status");
+    return state().resolve("status");
   }
 
-  void create() {
+  /**
+   * Makes it.
+   *
+   * @param supervisor the user that supervises the cluster; empty: that of this process
+   */
+  void create(OptionalInt supervisor) {
     try {
-      Files.createDirectory(
-          path, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
+      StateFolder.create(path);
+      StateFolder.create(mountPoint());
+      StateFolder.create(input());
+      Files.setPosixFilePermissions(input(), PosixFilePermissions.fromString("rwxr-xr-x"));
+      StateFolder.create(state());
+      if (supervisor.isPresent()) {
+        PackageTree.give(state(), supervisor.getAsInt());
+      }
     } catch (IOException e) {
       throw unusable(e);
     }
   }
 
-  /** Makes sure that what was unpacked outlives a power failure. */
-  void syncUnpacked() {
-    try (Stream<Path> all = Files.walk(unpacked())) {
-      for (Path file : (Iterable<Path>) all::iterator) {
-        if (Files.isRegularFile(file, LinkOption.NOFOLLOW_LINKS)
-            || Files.isDirectory(file, LinkOption.NOFOLLOW_LINKS)) {
-          force(file);
-        }
-      }
+  /**
+   * Checks what was unpacked, lets the supervisor read it, and makes sure that it outlives a power
+   * failure.
+   *
+   * @throws BerthException INVALID if it is no package
+   */
+  void keepUnpacked(OptionalInt supervisor) {
+    try {
+      PackageTree.keep(unpacked(), supervisor);
     } catch (IOException e) {
       throw unusable(e);
     }
@@ -98,13 +132,15 @@ record ClusterFolder(Path path) {
 
   /** Notes that there is a cluster. When this returns, it is known whatever happens. */
   void submit(ClusterStatus submitted, String requestId, SupervisorRecord supervisor) {
-    if (!requestId.isEmpty()) {
-      write("request", requestId.getBytes(StandardCharsets.UTF_8));
-    }
-    write(supervisor);
-    write("submitted", submitted.toByteArray());
     try {
-      force(path.getParent());
+      files.write(
+          Map.of(
+              path.resolve("request"),
+              requestId.getBytes(StandardCharsets.UTF_8),
+              path.resolve("supervisor"),
+              supervisor.bytes()));
+      hand("submitted", submitted);
+      files.write(Map.of(path.resolve("submitted"), submitted.toByteArray()), path.getParent());
     } catch (IOException e) {
       throw unusable(e);
     }
@@ -112,17 +148,36 @@ record ClusterFolder(Path path) {
 
   /** What was asked for; empty if this never became a cluster, or is none any more. */
   Optional<ClusterStatus> submitted() throws IOException {
-    Optional<byte[]> bytes = read("submitted");
-    return bytes.isEmpty() ? Optional.empty() : Optional.of(ClusterStatus.parseFrom(bytes.get()));
+    return message("submitted", ClusterStatus.parser());
+  }
+
+  /** Whether something in it was set aside, so that it must not be deleted without a word. */
+  boolean isDamaged() throws IOException {
+    try (DirectoryStream<Path> all = Files.newDirectoryStream(path)) {
+      for (Path file : all) {
+        if (StateFolder.isSetAside(file)) {
+          return true;
+        }
+      }
+      return false;
+    }
   }
 
   String requestId() throws IOException {
-    return read("request").map(bytes -> new String(bytes, StandardCharsets.UTF_8)).orElse("");
+    return record("request").map(bytes -> new String(bytes, StandardCharsets.UTF_8)).orElse("");
   }
 
   SupervisorRecord supervisor() throws IOException {
-    Optional<byte[]> bytes = read("supervisor");
-    return bytes.isEmpty() ? SupervisorRecord.none(List.of()) : SupervisorRecord.read(bytes.get());
+    Path file = path.resolve("supervisor");
+    try {
+      Properties properties = RecordFile.readProperties(file);
+      return SupervisorRecord.read(properties);
+    } catch (NoSuchFileException e) {
+      return SupervisorRecord.none(List.of());
+    } catch (DamagedFileException e) {
+      setAside(file, e);
+      return SupervisorRecord.none(List.of());
+    }
   }
 
   void write(SupervisorRecord supervisor) {
@@ -131,13 +186,7 @@ record ClusterFolder(Path path) {
 
   Optional<CancelClusterRequest> cancel() {
     try {
-      Optional<byte[]> bytes = read("cancel");
-      return bytes.isEmpty()
-          ? Optional.empty()
-          : Optional.of(CancelClusterRequest.parseFrom(bytes.get()));
-    } catch (InvalidProtocolBufferException e) {
-      log.warn("{} is damaged and replaced", path.resolve("cancel"));
-      return Optional.empty();
+      return message("cancel", CancelClusterRequest.parser());
     } catch (IOException e) {
       throw unusable(e);
     }
@@ -145,19 +194,41 @@ record ClusterFolder(Path path) {
 
   void write(CancelClusterRequest cancel) {
     write("cancel", cancel.toByteArray());
-  }
-
-  /** What the supervisor says; empty if it has not said anything yet. */
-  Optional<ClusterStatus> status() {
     try {
-      Optional<byte[]> bytes = read("status");
-      return bytes.isEmpty() ? Optional.empty() : Optional.of(ClusterStatus.parseFrom(bytes.get()));
-    } catch (InvalidProtocolBufferException e) {
-      log.warn("{} is damaged and ignored", statusFile());
-      return Optional.empty();
+      hand("cancel", cancel);
     } catch (IOException e) {
       throw unusable(e);
     }
+  }
+
+  /** Sees to it that the next supervisor finds what it needs. */
+  void prepare() throws IOException {
+    Optional<ClusterStatus> submitted = submitted();
+    if (submitted.isPresent()) {
+      hand("submitted", submitted.get());
+    }
+    Optional<CancelClusterRequest> cancel = message("cancel", CancelClusterRequest.parser());
+    if (cancel.isPresent()) {
+      hand("cancel", cancel.get());
+    }
+    trimLog();
+    if (!Files.exists(log(), LinkOption.NOFOLLOW_LINKS)) {
+      Files.createFile(
+          log(),
+          PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------")));
+    }
+  }
+
+  /**
+   * What has become of it; empty if nobody has said anything yet.
+   *
+   * @throws IOException if that is damaged, or not to be believed
+   */
+  Optional<ClusterStatus> status() throws IOException {
+    Optional<byte[]> end = record("end");
+    return end.isPresent()
+        ? Optional.of(ClusterStatus.parseFrom(end.get()))
+        : SupervisorStatus.read(statusFile());
   }
 
   /** Whether its disk has no room for another status. */
@@ -168,31 +239,50 @@ record ClusterFolder(Path path) {
   /** Changes whenever {@link #status} may have changed. */
   Optional<Stamp> stampOfStatus() {
     try {
-      BasicFileAttributes found = Files.readAttributes(statusFile(), BasicFileAttributes.class);
-      return Optional.of(new Stamp(found.fileKey(), found.lastModifiedTime(), found.size()));
-    } catch (NoSuchFileException e) {
-      return Optional.empty();
+      Optional<Stamp> end = stamp(path.resolve("end"));
+      return end.isPresent() ? end : stamp(statusFile());
     } catch (IOException e) {
       throw unusable(e);
     }
   }
 
+  private static Optional<Stamp> stamp(Path file) throws IOException {
+    try {
+      BasicFileAttributes found =
+          Files.readAttributes(file, BasicFileAttributes.class, LinkOption.NOFOLLOW_LINKS);
+      return Optional.of(new Stamp(found.fileKey(), found.lastModifiedTime(), found.size()));
+    } catch (NoSuchFileException e) {
+      return Optional.empty();
+    }
+  }
+
   /** Only for clusters that no supervisor can be started for. */
-  void write(ClusterStatus status) {
-    write("status", status.toByteArray());
+  void write(ClusterStatus end) {
+    write("end", end.toByteArray());
   }
 
   /** Keeps the log small, whether or not a supervisor writes it: that appends what it writes. */
   void trimLog() {
     try {
       if (Files.exists(log()) && Files.size(log()) > LARGEST_LOG) {
-        Files.copy(log(), path.resolve("log.1"), StandardCopyOption.REPLACE_EXISTING);
+        // All of it may be much: a supervisor that prints without end has minutes for it.
+        copyEnd(log(), path.resolve("log.1"));
         try (FileChannel file = FileChannel.open(log(), StandardOpenOption.WRITE)) {
           file.truncate(0);
         }
       }
     } catch (IOException e) {
       throw unusable(e);
+    }
+  }
+
+  private static void copyEnd(Path from, Path to) throws IOException {
+    Files.deleteIfExists(to);
+    Files.createFile(
+        to, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------")));
+    try (FileChannel in = FileChannel.open(from, StandardOpenOption.READ);
+        FileChannel out = FileChannel.open(to, StandardOpenOption.WRITE)) {
+      in.transferTo(Math.max(0, in.size() - 2 * LARGEST_LOG), 2 * LARGEST_LOG, out);
     }
   }
 
@@ -209,7 +299,8 @@ record ClusterFolder(Path path) {
           .map(String::strip)
           .filter(line -> !line.isEmpty())
           .reduce((before, last) -> last)
-          .map(line -> line.substring(0, Math.min(line.length(), LONGEST_LINE)));
+          .map(line -> line.substring(0, Math.min(line.length(), LONGEST_LINE)))
+          .map(SupervisorStatus::clean);
     } catch (IOException e) {
       return Optional.empty();
     }
@@ -220,8 +311,8 @@ record ClusterFolder(Path path) {
    */
   void delete() {
     try {
-      if (Files.deleteIfExists(submittedFile())) {
-        force(path);
+      if (Files.deleteIfExists(path.resolve("submitted"))) {
+        files.flush(path);
       }
       WorkFiles.delete(path);
     } catch (IOException e) {
@@ -230,29 +321,70 @@ record ClusterFolder(Path path) {
     }
   }
 
-  private Optional<byte[]> read(String name) throws IOException {
+  /** Deletes what a killed process has not come to finish. */
+  void tidy() throws IOException {
+    try (DirectoryStream<Path> all = Files.newDirectoryStream(path)) {
+      for (Path file : all) {
+        if (DurableFiles.isUnfinished(file)) {
+          Files.delete(file);
+        }
+      }
+    }
+  }
+
+  // A copy for the supervisor: it cannot be damaged unnoticed, and is written anew before each
+  // start.
+  private void hand(String name, Message message) throws IOException {
+    Path begun = input().resolve(name + ".new");
+    Files.write(begun, SealedMessage.seal(message));
+    Files.setPosixFilePermissions(begun, PosixFilePermissions.fromString("rw-r--r--"));
+    Files.move(begun, input().resolve(name), StandardCopyOption.ATOMIC_MOVE);
+  }
+
+  /**
+   * The record of this name. One that is damaged is replaced by the supervisor's copy, if whole.
+   */
+  private <T extends Message> Optional<T> message(String name, Parser<T> parser)
+      throws IOException {
+    Path file = path.resolve(name);
     try {
-      return Optional.of(Files.readAllBytes(path.resolve(name)));
+      return Optional.of(parser.parseFrom(RecordFile.read(file)));
     } catch (NoSuchFileException e) {
+      return Optional.empty();
+    } catch (DamagedFileException | InvalidProtocolBufferException e) {
+      setAside(file, e);
+    }
+    try {
+      T copy = SealedMessage.open(Files.readAllBytes(input().resolve(name)), parser);
+      files.write(file, copy.toByteArray());
+      log.warn("{} is written anew from {}", file, input().resolve(name));
+      return Optional.of(copy);
+    } catch (NoSuchFileException | InvalidProtocolBufferException e) {
       return Optional.empty();
     }
   }
 
-  private void write(String name, byte[] content) {
-    Path temporary = path.resolve(name + ".new");
+  private Optional<byte[]> record(String name) throws IOException {
+    Path file = path.resolve(name);
     try {
-      Files.write(temporary, content);
-      force(temporary);
-      Files.move(temporary, path.resolve(name), StandardCopyOption.ATOMIC_MOVE);
-      force(path);
-    } catch (IOException e) {
-      throw unusable(e);
+      return Optional.of(RecordFile.read(file));
+    } catch (NoSuchFileException e) {
+      return Optional.empty();
+    } catch (DamagedFileException e) {
+      setAside(file, e);
+      return Optional.empty();
     }
   }
 
-  private static void force(Path path) throws IOException {
-    try (FileChannel channel = FileChannel.open(path, StandardOpenOption.READ)) {
-      channel.force(true);
+  private static void setAside(Path file, IOException e) throws IOException {
+    log.error("{} cannot be used, and is now {}: {}", file, StateFolder.setAside(file), e + "");
+  }
+
+  private void write(String name, byte[] content) {
+    try {
+      files.write(path.resolve(name), content);
+    } catch (IOException e) {
+      throw unusable(e);
     }
   }
 

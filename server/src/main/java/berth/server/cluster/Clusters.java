@@ -4,9 +4,13 @@ import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
+import berth.rpc.PlainText;
 import berth.rpc.Reason;
+import berth.server.state.DurableFiles;
+import berth.server.state.StateFolder;
 import berth.v1.CancelClusterRequest;
 import berth.v1.ClusterStatus;
+import berth.v1.Owner;
 import berth.v1.StartClusterRequest;
 import java.io.IOException;
 import java.nio.file.DirectoryStream;
@@ -23,8 +27,12 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.ThreadPoolExecutor;
@@ -33,6 +41,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BiConsumer;
 import java.util.function.Supplier;
 import java.util.regex.Pattern;
+import java.util.stream.Stream;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -47,7 +56,9 @@ public final class Clusters implements AutoCloseable {
   private static final int LONGEST_REQUEST_ID = 100;
   private static final int LONGEST_OWNER = 200;
   private static final int MOST_UNFINISHED = 200;
+  private static final int MOST_OF_ONE_OWNER = 50;
   private static final int MOST_FINISHED = 500;
+  private static final int MOST_UNPACKING = 2;
   private static final String DESCRIPTION = "cluster.json";
   private static final Duration REGISTRIES_GOOD_FOR = Duration.ofSeconds(5);
   private static final Duration STOP_GRACE = Duration.ofSeconds(3);
@@ -59,12 +70,14 @@ public final class Clusters implements AutoCloseable {
    * @param supervisorCommand the first words of the command of a supervisor, which the folder of
    *     its cluster and the option {@code --registry} follow; the first one is a path. Empty: this
    *     server cannot start any
+   * @param sandbox in which supervisors run
    * @param registries finds those that supervisors should use; may take a while
    */
   public record Settings(
       String serverName,
       Path stateFolder,
       List<String> supervisorCommand,
+      SupervisorSandbox sandbox,
       Supplier<List<Address>> registries,
       Timing timing) {
     public Settings {
@@ -104,12 +117,40 @@ public final class Clusters implements AutoCloseable {
 
   private record Supervised(Cluster cluster, Supervision supervision) {}
 
+  /**
+   * A request on its way to a cluster.
+   *
+   * @param cluster completes with it
+   */
+  private record Arrival(
+      String id, StartClusterRequest request, CompletableFuture<Cluster> cluster) {
+    boolean sameAs(StartClusterRequest other) {
+      return request.getRequestId().equals(other.getRequestId());
+    }
+  }
+
+  /** What a cluster takes of what there is for all, from the first moment on. */
+  private record Taken(String id, String name, String user) {
+    static Taken of(Cluster cluster) {
+      return new Taken(cluster.id(), cluster.name(), cluster.owner().getUser());
+    }
+
+    static Taken of(Arrival arrival) {
+      StartClusterRequest request = arrival.request;
+      return new Taken(arrival.id, request.getName(), request.getOwner().getUser());
+    }
+  }
+
   private final Settings settings;
+  private final DurableFiles files;
   private final BiConsumer<String, Path> unpack;
   private final Path folder;
   private final Clock clock = Clock.systemUTC();
   private final SecureRandom random = new SecureRandom();
   private final Map<String, Supervised> clusters = new LinkedHashMap<>();
+  private final Map<String, Arrival> arriving = new LinkedHashMap<>();
+  // What is unpacked may be large, and what all of them write between two looks at the disk.
+  private final Semaphore unpacking = new Semaphore(MOST_UNPACKING, true);
   // One thread: it may have to wait for registries.
   private final ScheduledThreadPoolExecutor supervising;
   private final ScheduledThreadPoolExecutor timer;
@@ -117,8 +158,9 @@ public final class Clusters implements AutoCloseable {
   private volatile Optional<Found> found = Optional.empty();
   private volatile boolean closed;
 
-  private Clusters(Settings settings, BiConsumer<String, Path> unpack) {
+  private Clusters(Settings settings, DurableFiles files, BiConsumer<String, Path> unpack) {
     this.settings = settings;
+    this.files = files;
     this.unpack = unpack;
     this.folder = settings.stateFolder.toAbsolutePath().resolve("clusters");
     supervising = timer(1, "cluster-supervising");
@@ -140,11 +182,13 @@ public final class Clusters implements AutoCloseable {
    * Takes up the clusters of an earlier daemon, with the supervisors that still live, and starts to
    * serve. Waits for none of them.
    *
+   * @param files writes what must not be lost
    * @param unpack puts the files of the bundle with the given digest into a folder
    * @throws BerthException if the state folder cannot be used
    */
-  public static Clusters open(Settings settings, BiConsumer<String, Path> unpack, Metrics metrics) {
-    Clusters opened = new Clusters(settings, unpack);
+  public static Clusters open(
+      Settings settings, DurableFiles files, BiConsumer<String, Path> unpack, Metrics metrics) {
+    Clusters opened = new Clusters(settings, files, unpack);
     opened.recover();
     ClusterMetrics.report(opened::all, metrics);
     Timing timing = settings.timing;
@@ -161,16 +205,49 @@ public final class Clusters implements AutoCloseable {
 
   /**
    * Takes over a cluster. When this returns it will be carried out, whatever happens to this
-   * process. Takes as long as it takes to unpack the bundle and to find a registry.
+   * process. Takes as long as it takes to unpack the bundle, after those that came before, and to
+   * find a registry.
    *
    * @throws BerthException as the proto says
    */
   Cluster start(StartClusterRequest request) {
     check(request);
-    Optional<Cluster> known = admit(request);
-    if (known.isPresent()) {
-      return known.get();
+    Arrival mine =
+        new Arrival(
+            "c-" + HexFormat.of().toHexDigits(random.nextLong(), 10),
+            request,
+            new CompletableFuture<>());
+    Optional<CompletableFuture<Cluster>> first = admit(mine);
+    if (first.isPresent()) {
+      return awaitFirst(first.get());
     }
+    Supervised added;
+    try {
+      added = takeOver(mine);
+    } catch (RuntimeException | Error e) {
+      synchronized (this) {
+        arriving.remove(mine.id);
+      }
+      mine.cluster.completeExceptionally(e);
+      throw e;
+    }
+    mine.cluster.complete(added.cluster);
+    log.info("{} ({}) accepted from {}", mine.id, request.getName(), shown(request.getOwner()));
+    supervising.execute(() -> look(added));
+    return added.cluster;
+  }
+
+  private static Cluster awaitFirst(CompletableFuture<Cluster> first) {
+    try {
+      return first.join();
+    } catch (CompletionException e) {
+      throw e.getCause() instanceof BerthException refused
+          ? new BerthException(refused.reason(), refused.getMessage(), refused)
+          : e;
+    }
+  }
+
+  private Supervised takeOver(Arrival arrival) {
     List<String> command = settings.supervisorCommand;
     if (command.isEmpty() || !Files.isExecutable(Path.of(command.get(0)))) {
       throw new BerthException(
@@ -183,32 +260,47 @@ public final class Clusters implements AutoCloseable {
       throw new BerthException(
           Reason.UNAVAILABLE, "this server knows no registry, which a cluster needs");
     }
-    String id = "c-" + HexFormat.of().toHexDigits(random.nextLong(), 10);
-    ClusterFolder place = new ClusterFolder(folder.resolve(id));
-    Optional<Supervised> accepted = Optional.empty();
+    ClusterFolder place = new ClusterFolder(folder.resolve(arrival.id), files);
+    unpacking.acquireUninterruptibly();
     try {
-      place.create();
-      unpack.accept(request.getBundle(), place.unpacked());
+      checkOpen();
+      OptionalInt supervisor = create(place);
+      String bundle = arrival.request.getBundle();
+      unpack.accept(bundle, place.unpacked());
       if (!Files.isRegularFile(place.unpacked().resolve(DESCRIPTION), LinkOption.NOFOLLOW_LINKS)) {
-        throw invalid("the bundle " + request.getBundle() + " has no " + DESCRIPTION);
+        throw invalid("the bundle " + bundle + " has no " + DESCRIPTION);
       }
-      place.syncUnpacked();
+      place.keepUnpacked(supervisor);
       synchronized (this) {
-        known = admit(request);
-        if (known.isPresent()) {
-          return known.get();
-        }
-        accepted = Optional.of(accept(place, request, registries));
+        checkOpen();
+        Supervised accepted = accept(place, arrival.request, registries);
+        arriving.remove(arrival.id);
+        return accepted;
       }
+    } catch (RuntimeException | Error e) {
+      place.delete();
+      throw e;
     } finally {
-      if (accepted.isEmpty()) {
-        place.delete();
-      }
+      unpacking.release();
     }
-    Supervised added = accepted.get();
-    log.info("{} ({}) accepted from {}", id, request.getName(), owner(request));
-    supervising.execute(() -> look(added));
-    return added.cluster;
+  }
+
+  private void checkOpen() {
+    if (closed) {
+      throw new BerthException(Reason.UNAVAILABLE, "this server is stopping");
+    }
+  }
+
+  // One at a time: each has a user of its own, which only its folder tells.
+  private synchronized OptionalInt create(ClusterFolder place) {
+    try {
+      OptionalInt supervisor = settings.sandbox.newUser(folder);
+      place.create(supervisor);
+      return supervisor;
+    } catch (IOException e) {
+      throw new BerthException(
+          Reason.UNAVAILABLE, "cannot use the folder of clusters " + folder + ": " + e, e);
+    }
   }
 
   private static void check(StartClusterRequest request) {
@@ -217,51 +309,62 @@ public final class Clusters implements AutoCloseable {
       throw invalid(
           "a cluster is named by letters, digits, and . _ - only, and begins with a letter or a"
               + " digit; given: '"
-              + name.substring(0, Math.min(name.length(), LONGEST_NAME))
+              + PlainText.clean(name.substring(0, Math.min(name.length(), LONGEST_NAME)))
               + "'");
     }
-    checkLength("the name", name, LONGEST_NAME);
-    checkLength("the request id", request.getRequestId(), LONGEST_REQUEST_ID);
-    checkLength("the owner", owner(request), LONGEST_OWNER);
+    PlainText.check("the name", name, LONGEST_NAME);
+    PlainText.check("the request id", request.getRequestId(), LONGEST_REQUEST_ID);
+    checked(request.getOwner());
   }
 
-  private static void checkLength(String what, String text, int longest) {
-    if (text.length() > longest) {
-      throw invalid(what + " has " + text.length() + " characters, " + longest + " are allowed");
-    }
+  // Nothing but what an owner is: whatever else came with it would be kept too.
+  private static Owner checked(Owner owner) {
+    PlainText.check("the owner", shown(owner), LONGEST_OWNER);
+    return Owner.newBuilder().setUser(owner.getUser()).setHost(owner.getHost()).build();
   }
 
-  private static String owner(StartClusterRequest request) {
-    return request.getOwner().getUser() + "@" + request.getOwner().getHost();
+  private static String shown(Owner owner) {
+    return owner.getUser() + "@" + owner.getHost();
   }
 
   /**
-   * Whether a request may be taken up now.
+   * Counts a request among the clusters before anything is done for it.
    *
-   * @return the cluster that it has become already
+   * @return the cluster that it has become already, or is about to; then it is not counted again
+   * @throws BerthException if there may be no such cluster now
    */
-  private synchronized Optional<Cluster> admit(StartClusterRequest request) {
-    if (closed) {
-      throw new BerthException(Reason.UNAVAILABLE, "this server is stopping");
-    }
+  private synchronized Optional<CompletableFuture<Cluster>> admit(Arrival mine) {
+    checkOpen();
+    StartClusterRequest request = mine.request;
     if (!request.getRequestId().isEmpty()) {
-      Optional<Cluster> known =
+      Optional<CompletableFuture<Cluster>> known =
           all().stream()
               .filter(cluster -> cluster.requestId().equals(request.getRequestId()))
-              .findFirst();
+              .map(CompletableFuture::completedFuture)
+              .findFirst()
+              .or(
+                  () ->
+                      arriving.values().stream()
+                          .filter(other -> other.sameAs(request))
+                          .map(Arrival::cluster)
+                          .findFirst());
       if (known.isPresent()) {
         return known;
       }
     }
-    List<Cluster> unfinished = all().stream().filter(cluster -> !cluster.ended()).toList();
-    for (Cluster other : unfinished) {
-      if (other.name().equals(request.getName())) {
+    List<Taken> unfinished =
+        Stream.concat(
+                all().stream().filter(cluster -> !cluster.ended()).map(Taken::of),
+                arriving.values().stream().map(Taken::of))
+            .toList();
+    for (Taken other : unfinished) {
+      if (other.name.equals(request.getName())) {
         throw new BerthException(
             Reason.ALREADY_EXISTS,
             "the cluster "
-                + other.name()
+                + other.name
                 + " runs here already ("
-                + other.id()
+                + other.id
                 + "); cancel it, or say another name");
       }
     }
@@ -270,6 +373,22 @@ public final class Clusters implements AutoCloseable {
           Reason.EXHAUSTED,
           unfinished.size() + " clusters run on " + serverName() + ", as many as allowed");
     }
+    long own =
+        unfinished.stream()
+            .filter(other -> other.user.equals(request.getOwner().getUser()))
+            .count();
+    if (own >= MOST_OF_ONE_OWNER) {
+      throw new BerthException(
+          Reason.EXHAUSTED,
+          own
+              + " clusters of "
+              + shown(request.getOwner())
+              + " run on "
+              + serverName()
+              + ", as many as one"
+              + " may have; cancel one");
+    }
+    arriving.put(mine.id, mine);
     return Optional.empty();
   }
 
@@ -280,7 +399,7 @@ public final class Clusters implements AutoCloseable {
             .setClusterId(place.id())
             .setName(request.getName())
             .setServer(serverName())
-            .setOwner(request.getOwner())
+            .setOwner(checked(request.getOwner()))
             .setSubmittedAt(Messages.timestamp(clock.instant()))
             .build();
     SupervisorRecord supervisor = SupervisorRecord.none(registries);
@@ -295,6 +414,7 @@ public final class Clusters implements AutoCloseable {
             cluster,
             new Supervision(
                 cluster,
+                settings.sandbox,
                 settings.supervisorCommand,
                 this::registries,
                 settings.timing,
@@ -360,9 +480,19 @@ public final class Clusters implements AutoCloseable {
     }
   }
 
-  /** Notes that a cluster is to end; its supervisor sees to it. */
+  /**
+   * Notes that a cluster is to end; its supervisor sees to it.
+   *
+   * @throws BerthException as the proto says
+   */
   void cancel(CancelClusterRequest request) {
-    find(request.getClusterId()).cancel(request);
+    Cluster cluster = find(request.getClusterId());
+    CancelClusterRequest.Builder noted =
+        CancelClusterRequest.newBuilder().setClusterId(cluster.id()).setForce(request.getForce());
+    if (request.hasBy()) {
+      noted.setBy(checked(request.getBy()));
+    }
+    cluster.cancel(noted.build());
   }
 
   /** For what may take a while. */
@@ -395,13 +525,19 @@ public final class Clusters implements AutoCloseable {
     List<ClusterFolder> left = new ArrayList<>();
     List<Cluster> known = new ArrayList<>();
     try {
-      Files.createDirectories(folder);
+      StateFolder.create(folder);
       try (DirectoryStream<Path> all = Files.newDirectoryStream(folder, "c-*")) {
         for (Path path : all) {
-          ClusterFolder place = new ClusterFolder(path);
+          ClusterFolder place = new ClusterFolder(path, files);
           try {
-            read(place).ifPresentOrElse(known::add, () -> left.add(place));
-          } catch (IOException e) {
+            Optional<Cluster> found = read(place);
+            found.ifPresent(known::add);
+            if (found.isEmpty() && place.isDamaged()) {
+              log.error("{} is left as it is: nobody knows what was asked for", path);
+            } else if (found.isEmpty()) {
+              left.add(place);
+            }
+          } catch (IOException | RuntimeException e) {
             log.error("{} cannot be read and is left alone: {}", path, e.toString());
           }
         }
@@ -417,6 +553,7 @@ public final class Clusters implements AutoCloseable {
 
   // Empty if it never became a cluster, or is none any more.
   private Optional<Cluster> read(ClusterFolder place) throws IOException {
+    place.tidy();
     Optional<ClusterStatus> submitted = place.submitted();
     if (submitted.isEmpty()) {
       return Optional.empty();

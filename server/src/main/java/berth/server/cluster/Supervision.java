@@ -29,6 +29,7 @@ final class Supervision {
   private static final int MOST_FAILURES = 20;
 
   private final Cluster cluster;
+  private final SupervisorSandbox sandbox;
   private final List<String> command;
   private final Supplier<List<Address>> registries;
   private final Timing timing;
@@ -45,16 +46,19 @@ final class Supervision {
   private boolean over;
 
   /**
+   * @param sandbox in which supervisors run
    * @param command the first words of the supervisor's
    * @param registries those that are known now; may take a while
    */
   Supervision(
       Cluster cluster,
+      SupervisorSandbox sandbox,
       List<String> command,
       Supplier<List<Address>> registries,
       Timing timing,
       LongSupplier nanos) {
     this.cluster = cluster;
+    this.sandbox = sandbox;
     this.command = command;
     this.registries = registries;
     this.timing = timing;
@@ -116,9 +120,10 @@ final class Supervision {
     words.addAll(
         List.of(cluster.folder().path().toString(), "--registry", SupervisorRecord.words(told)));
     try {
-      cluster.folder().trimLog();
+      cluster.folder().prepare();
       SupervisorProcess.start(
-          words,
+          sandbox.around(cluster.folder(), words),
+          SupervisorSandbox.environment(),
           cluster.folder().log(),
           process -> cluster.supervisor(last.started(process, told)));
       seenAlive();

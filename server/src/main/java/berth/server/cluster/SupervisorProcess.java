@@ -7,6 +7,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.OptionalLong;
 import java.util.function.Consumer;
 
@@ -22,27 +23,26 @@ record SupervisorProcess(String boot, int pid, long started) {
   // has a record of, whenever this process is killed.
   private static final String GATE = "read -r go && exec \"$@\" </dev/null";
 
-  // It hardly needs a heap, and there may be many of them. A JVM that is not told begins with a
-  // share
-  // of the machine's memory.
-  private static final String JAVA_OPTIONS = "-Xms16m -Xmx160m";
-
   /**
    * Starts a process in a session of its own, so that no terminal's Ctrl-C reaches it.
    *
    * @param command what it becomes
+   * @param environment all variables that it gets
    * @param log where to append what it prints
    * @param noted called before it goes on; if that fails, the process ends
    * @throws IOException if the process cannot be started
    */
-  static void start(List<String> command, Path log, Consumer<SupervisorProcess> noted)
+  static void start(
+      List<String> command,
+      Map<String, String> environment,
+      Path log,
+      Consumer<SupervisorProcess> noted)
       throws IOException {
     List<String> words = new ArrayList<>(List.of("setsid", "sh", "-c", GATE, "sh"));
     words.addAll(command);
     ProcessBuilder builder = new ProcessBuilder(words);
-    builder
-        .environment()
-        .merge("BERTH_JAVA_OPTS", JAVA_OPTIONS, (inherited, own) -> inherited + " " + own);
+    builder.environment().clear();
+    builder.environment().putAll(environment);
     builder.directory(log.getParent().toFile());
     builder
         .redirectErrorStream(true)

@@ -1,10 +1,8 @@
 package berth.server.cluster;
 
 import berth.rpc.Address;
-import java.io.ByteArrayInputStream;
-import java.io.ByteArrayOutputStream;
+import berth.server.state.RecordFile;
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.util.List;
 import java.util.Optional;
 import java.util.Properties;
@@ -52,22 +50,14 @@ record SupervisorRecord(int starts, List<Address> registries, Optional<Superviso
           properties.setProperty("pid", "" + last.pid());
           properties.setProperty("started", "" + last.started());
         });
-    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-    try {
-      properties.store(bytes, null);
-    } catch (IOException e) {
-      throw new UncheckedIOException(e);
-    }
-    return bytes.toByteArray();
+    return RecordFile.content(properties);
   }
 
   /**
    * @throws IOException if these are no record
    */
-  static SupervisorRecord read(byte[] bytes) throws IOException {
-    Properties properties = new Properties();
+  static SupervisorRecord read(Properties properties) throws IOException {
     try {
-      properties.load(new ByteArrayInputStream(bytes));
       return new SupervisorRecord(
           Integer.parseInt(properties.getProperty("starts")),
           Stream.of(properties.getProperty("registries").split(","))

@@ -7,6 +7,8 @@ import berth.rpc.StreamPump;
 import berth.v1.GetGpuHistoryRequest;
 import berth.v1.GetGpuHistoryResponse;
 import berth.v1.GpuServiceGrpc;
+import berth.v1.HealGpuRequest;
+import berth.v1.HealGpuResponse;
 import berth.v1.ListGpusRequest;
 import berth.v1.ListGpusResponse;
 import berth.v1.WatchGpusRequest;
@@ -72,6 +74,16 @@ public final class GpuGrpcService extends GpuServiceGrpc.GpuServiceImplBase {
   public void getGpuHistory(
       GetGpuHistoryRequest request, StreamObserver<GetGpuHistoryResponse> observer) {
     Replies.unary(observer, () -> past.message(gpus.nowNanos()));
+  }
+
+  @Override
+  public void healGpu(HealGpuRequest request, StreamObserver<HealGpuResponse> observer) {
+    Replies.unary(
+        observer,
+        () ->
+            HealGpuResponse.newBuilder()
+                .setGpu(GpuMessages.gpu(gpus.heal(request.getGpu(), request.getForce())))
+                .build());
   }
 
   private static final class SkipSamples implements StreamPump.Overflow<WatchGpusResponse> {

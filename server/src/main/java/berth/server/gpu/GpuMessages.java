@@ -6,6 +6,7 @@ import berth.v1.GpuHealthState;
 import berth.v1.GpuMemory;
 import berth.v1.GpuProcess;
 import berth.v1.GpuProcesses;
+import berth.v1.GpuRecoveryAction;
 import berth.v1.GpuReport;
 import berth.v1.MigMode;
 import berth.v1.PcieDistance;
@@ -46,7 +47,7 @@ public final class GpuMessages {
         .build();
   }
 
-  private static berth.v1.Gpu gpu(Gpu gpu) {
+  static berth.v1.Gpu gpu(Gpu gpu) {
     berth.v1.Gpu.Builder message =
         berth.v1.Gpu.newBuilder()
             .setIndex(gpu.index())
@@ -106,7 +107,27 @@ public final class GpuMessages {
           case LOST -> GpuHealthState.GPU_HEALTH_STATE_LOST;
           case UNKNOWN -> GpuHealthState.GPU_HEALTH_STATE_UNKNOWN;
         };
-    return berth.v1.GpuHealth.newBuilder().setState(state).setReason(health.reason()).build();
+    return berth.v1.GpuHealth.newBuilder()
+        .setState(state)
+        .setReason(health.reason())
+        .setRecoveryAction(
+            health
+                .action()
+                .map(GpuMessages::recoveryAction)
+                .orElse(GpuRecoveryAction.GPU_RECOVERY_ACTION_UNSPECIFIED))
+        .setAdvice(health.advice())
+        .build();
+  }
+
+  private static GpuRecoveryAction recoveryAction(RecoveryAction action) {
+    return switch (action) {
+      case NONE -> GpuRecoveryAction.GPU_RECOVERY_ACTION_NONE;
+      case INSPECT -> GpuRecoveryAction.GPU_RECOVERY_ACTION_INSPECT;
+      case DRAIN_P2P -> GpuRecoveryAction.GPU_RECOVERY_ACTION_DRAIN_P2P;
+      case DRAIN_AND_RESET -> GpuRecoveryAction.GPU_RECOVERY_ACTION_DRAIN_AND_RESET;
+      case GPU_RESET -> GpuRecoveryAction.GPU_RECOVERY_ACTION_GPU_RESET;
+      case NODE_REBOOT -> GpuRecoveryAction.GPU_RECOVERY_ACTION_NODE_REBOOT;
+    };
   }
 
   private static berth.v1.GpuLink link(GpuLink link) {

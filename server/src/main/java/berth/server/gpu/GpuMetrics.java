@@ -20,6 +20,15 @@ final class GpuMetrics {
           "uuid",
           "model",
           "health");
+  private static final Gauge RECOVERY =
+      Gauge.of(
+          "berth_gpu_recovery_action",
+          "1 for what a GPU needs: none, inspect, drain_p2p, drain_and_reset, gpu_reset or"
+              + " node_reboot; 0 for the others.",
+          "gpu",
+          "uuid",
+          "model",
+          "action");
   private static final Gauge UTILIZATION =
       ofGpu(
           "berth_gpu_utilization_ratio",
@@ -43,6 +52,7 @@ final class GpuMetrics {
             DRIVER,
             AGE,
             HEALTH,
+            RECOVERY,
             UTILIZATION,
             MEMORY_USED,
             MEMORY_TOTAL,
@@ -64,6 +74,11 @@ final class GpuMetrics {
     for (GpuHealth.State state : GpuHealth.State.values()) {
       String health = state.name().toLowerCase(Locale.ROOT);
       readings.set(HEALTH, gpu.health().state() == state, index, gpu.uuid(), model, health);
+    }
+    RecoveryAction needed = gpu.health().action().orElse(RecoveryAction.NONE);
+    for (RecoveryAction action : RecoveryAction.values()) {
+      String word = action.name().toLowerCase(Locale.ROOT);
+      readings.set(RECOVERY, needed == action, index, gpu.uuid(), model, word);
     }
     if (gpu.health().state() == GpuHealth.State.UNKNOWN) {
       // What the driver said before it fell silent is old.

@@ -1,6 +1,12 @@
 package berth.server.gpu;
 
+import berth.command.Vitals;
 import berth.metrics.Metrics;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.server.state.DurableFiles;
+import java.io.IOException;
+import java.nio.file.Path;
 import java.time.Clock;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -13,6 +19,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.LongSupplier;
+import java.util.function.UnaryOperator;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -21,8 +28,7 @@ import org.slf4j.LoggerFactory;
  *
  * <p>One thread reads the source, whatever the number of listeners; a second one notices when the
  * first hangs in the driver. {@link #newest} and {@link #listen} may be called from any thread and
- * never wait for the driver. A GPU is sick after a critical error until it has answered without
- * another for the recovery time.
+ * never wait for the driver. {@link GpuOutages} knows which GPUs are out of service and until when.
  */
 public final class GpuMonitor implements AutoCloseable {
   private static final Logger log = LoggerFactory.getLogger(GpuMonitor.class);
@@ -39,12 +45,17 @@ public final class GpuMonitor implements AutoCloseable {
    * How often and how patiently.
    *
    * @param interval from one sample to the next
-   * @param recovery how long a sick GPU must answer without a further error
    * @param stall how long the driver may take for an answer before its GPUs count as unknown
    */
-  public record Timing(Duration interval, Duration recovery, Duration stall) {}
+  public record Timing(Duration interval, Duration stall) {}
 
-  private record Sickness(String reason, long untilNanos) {}
+  /**
+   * What a daemon has for the monitor.
+   *
+   * @param stateFolder where it is kept which GPUs are out of service
+   * @param vitals of the threads
+   */
+  public record Host(Path stateFolder, DurableFiles files, Vitals vitals) {}
 
   private final GpuSource source;
   private final Timing timing;
@@ -52,9 +63,11 @@ public final class GpuMonitor implements AutoCloseable {
   private final Clock wallClock;
   private final List<GpuListener> listeners = new CopyOnWriteArrayList<>();
   private final CountDownLatch firstSample = new CountDownLatch(1);
-  private final Map<String, Sickness> sick = new HashMap<>();
-  private final Thread sampler = new Thread(this::sampleForever, "gpu-sampler");
-  private final Thread watchdog = new Thread(this::watchForever, "gpu-watchdog");
+  private final OutageStore store;
+  private final GpuOutages outages;
+  private Map<String, Outage> saved;
+  private Optional<Thread> sampler = Optional.empty();
+  private Optional<Thread> watchdog = Optional.empty();
 
   private volatile GpuSample newest;
   private volatile boolean closed;
@@ -64,7 +77,11 @@ public final class GpuMonitor implements AutoCloseable {
   private boolean stalled;
   private long newestBegunNanos;
 
-  GpuMonitor(GpuSource source, Timing timing, LongSupplier nanoClock, Clock wallClock) {
+  GpuMonitor(
+      GpuSource source, Timing timing, LongSupplier nanoClock, Clock wallClock, OutageStore store) {
+    this.store = store;
+    this.saved = Map.copyOf(store.load());
+    this.outages = new GpuOutages(saved);
     this.source = source;
     this.timing = timing;
     this.nanoClock = nanoClock;
@@ -72,8 +89,10 @@ public final class GpuMonitor implements AutoCloseable {
     this.newest = GpuSample.before(source.simulated());
     this.newestBegunNanos = nanoClock.getAsLong() - 1;
     this.answerDueNanos = nanoClock.getAsLong() + timing.stall.toNanos();
-    sampler.setDaemon(true);
-    watchdog.setDaemon(true);
+  }
+
+  GpuMonitor(GpuSource source, Timing timing, LongSupplier nanoClock, Clock wallClock) {
+    this(source, timing, nanoClock, wallClock, OutageStore.none());
   }
 
   /**
@@ -81,10 +100,13 @@ public final class GpuMonitor implements AutoCloseable {
    *
    * @param library NVML's file or file name; that of every driver if empty
    */
+  public static GpuMonitor ofNvml(Optional<String> library, Timing timing, Host host) {
+    return start(nvml(library), timing, host);
+  }
+
+  /** The same for a command that keeps nothing. */
   public static GpuMonitor ofNvml(Optional<String> library, Timing timing) {
-    String name = library.orElse(NvmlGpus.LIBRARY);
-    return start(
-        new NvmlGpus(() -> NvmlGpus.load(name), false, NvmlGpus.RETRY, System::nanoTime), timing);
+    return start(nvml(library), timing);
   }
 
   /**
@@ -93,15 +115,41 @@ public final class GpuMonitor implements AutoCloseable {
    * @param gpus how many, or the file that describes them
    * @param seed GPUs of the same seed have the same UUIDs
    */
+  public static GpuMonitor ofSimulation(String gpus, String seed, Timing timing, Host host) {
+    return start(Simulation.open(gpus, seed), timing, host);
+  }
+
+  /** The same for a command that keeps nothing. */
   public static GpuMonitor ofSimulation(String gpus, String seed, Timing timing) {
     return start(Simulation.open(gpus, seed), timing);
   }
 
+  private static GpuSource nvml(Optional<String> library) {
+    String name = library.orElse(NvmlGpus.LIBRARY);
+    return new NvmlGpus(() -> NvmlGpus.load(name), false, NvmlGpus.RETRY, System::nanoTime);
+  }
+
   /** Starts to sample {@code source} and closes it in the end. */
   static GpuMonitor start(GpuSource source, Timing timing) {
-    GpuMonitor monitor = new GpuMonitor(source, timing, System::nanoTime, Clock.systemUTC());
-    monitor.sampler.start();
-    monitor.watchdog.start();
+    return start(source, timing, OutageStore.none(), new Vitals());
+  }
+
+  static GpuMonitor start(GpuSource source, Timing timing, Host host) {
+    OutageStore store = OutageFiles.open(host.stateFolder, host.files, host.vitals);
+    try {
+      return start(source, timing, store, host.vitals);
+    } catch (BerthException e) {
+      store.close();
+      source.close();
+      throw e;
+    }
+  }
+
+  private static GpuMonitor start(
+      GpuSource source, Timing timing, OutageStore store, Vitals vitals) {
+    GpuMonitor monitor = new GpuMonitor(source, timing, System::nanoTime, Clock.systemUTC(), store);
+    monitor.sampler = Optional.of(vitals.start("gpu-sampler", monitor::sampleAndWait));
+    monitor.watchdog = Optional.of(vitals.start("gpu-watchdog", monitor::watch));
     return monitor;
   }
 
@@ -134,6 +182,11 @@ public final class GpuMonitor implements AutoCloseable {
   public Runnable attend() {
     attention.incrementAndGet();
     return attention::decrementAndGet;
+  }
+
+  /** Whether the next sample is due at once. */
+  boolean sampleWanted() {
+    return sampleWanted;
   }
 
   /** Takes a sample as soon as possible, for somebody who will soon wait for it. */
@@ -187,19 +240,60 @@ public final class GpuMonitor implements AutoCloseable {
       listeners.forEach(GpuListener::stopped);
       listeners.clear();
     }
-    sampler.interrupt();
-    watchdog.interrupt();
+    sampler.ifPresent(Thread::interrupt);
+    watchdog.ifPresent(Thread::interrupt);
     try {
       // A sampler that hangs in the driver is left to the end of the process.
-      sampler.join(STOP_GRACE.toMillis());
+      if (sampler.isPresent()) {
+        sampler.get().join(STOP_GRACE.toMillis());
+      }
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }
+    store.close();
   }
 
-  private void sampleForever() {
+  /**
+   * Puts a GPU back into service by the administrator's word.
+   *
+   * @param id its index or UUID
+   * @param force although the driver asks for a recovery action
+   * @return the GPU as it is now
+   * @throws BerthException if there is no such GPU, it cannot be used, or this cannot be kept
+   */
+  public Gpu heal(String id, boolean force) {
+    Gpu healed;
+    synchronized (this) {
+      Gpu gpu =
+          newest.gpus().stream()
+              .filter(known -> id.equals(known.uuid()) || id.equals("" + known.index()))
+              .findFirst()
+              .orElseThrow(
+                  () ->
+                      new BerthException(
+                          Reason.NOT_FOUND,
+                          "no GPU '" + id + "' here: this server has " + newest.gpus().size()));
+      healed = outages.heal(gpu, force);
+      log.info("GPU {} ({}) is in service by the administrator's word", gpu.index(), gpu.uuid());
+      publish(newest.with(newest.problem(), replacing(gpu.uuid(), known -> healed)));
+    }
     try {
-      while (!closed) {
+      store.flush();
+    } catch (IOException e) {
+      throw new BerthException(
+          Reason.UNAVAILABLE,
+          "GPU "
+              + healed.index()
+              + " is in service, but a restart of berthd would forget that: "
+              + e.getMessage(),
+          e);
+    }
+    return healed;
+  }
+
+  private boolean sampleAndWait() throws InterruptedException {
+    try {
+      if (!closed) {
         long started = nanoClock.getAsLong();
         sampleOnce();
         long next = started + timing.interval.toNanos();
@@ -209,10 +303,13 @@ public final class GpuMonitor implements AutoCloseable {
         }
       }
     } catch (InterruptedException e) {
-      // Closed.
-    } finally {
+      // Closed; or else somebody wants to be rid of us all the same.
+      closed = true;
+    }
+    if (closed) {
       source.close();
     }
+    return !closed;
   }
 
   void sampleOnce() {
@@ -240,7 +337,7 @@ public final class GpuMonitor implements AutoCloseable {
               reading.cudaVersion(),
               source.simulated(),
               reading.problem(),
-              judge(reading.gpus(), now),
+              reading.gpus().stream().map(outages::judge).toList(),
               reading.links()));
     }
     firstSample.countDown();
@@ -261,59 +358,33 @@ public final class GpuMonitor implements AutoCloseable {
       return;
     }
     Xid xid = reported.get();
-    if (xid.isFaultOfTheApplication()) {
-      log.info("{}: {}, a fault of the program, not of the GPU", xid.uuid(), xid);
+    if (xid.code() == XidCatalogue.RECOVERY_ACTION_CHANGED) {
+      log.info("{}: {}", xid.uuid(), xid);
+      sampleWanted = true;
+      return;
+    }
+    if (xid.entry().ofTheApplication()) {
+      log.info("{}: {}, {}", xid.uuid(), xid, xid.entry().why());
       return;
     }
     synchronized (this) {
-      long now = nanoClock.getAsLong();
-      sick.put(xid.uuid(), new Sickness(xid.toString(), now + timing.recovery.toNanos()));
-      GpuHealth health = new GpuHealth(GpuHealth.State.SICK, xid.toString());
-      publish(
-          newest.with(
-              newest.problem(),
-              newest.gpus().stream()
-                  .map(
-                      gpu ->
-                          gpu.uuid().equals(xid.uuid())
-                                  && gpu.health().state() != GpuHealth.State.LOST
-                              ? gpu.withHealth(health)
-                              : gpu)
-                  .toList()));
+      outages.report(xid);
+      publish(newest.with(newest.problem(), replacing(xid.uuid(), outages::afterReport)));
     }
   }
 
-  // What the source says of a GPU comes first: a lost GPU is lost, whatever it reported before.
-  private List<Gpu> judge(List<Gpu> gpus, long now) {
-    List<Gpu> judged = new ArrayList<>();
-    for (Gpu gpu : gpus) {
-      Sickness sickness = sick.get(gpu.uuid());
-      if (sickness == null) {
-        judged.add(gpu);
-      } else if (!gpu.health().healthy()) {
-        // Its time of answering without an error begins anew when it answers.
-        sick.put(gpu.uuid(), new Sickness(sickness.reason, now + timing.recovery.toNanos()));
-        judged.add(gpu);
-      } else if (now - sickness.untilNanos >= 0) {
-        sick.remove(gpu.uuid());
-        judged.add(gpu);
-      } else {
-        judged.add(gpu.withHealth(new GpuHealth(GpuHealth.State.SICK, sickness.reason)));
-      }
-    }
-    return judged;
+  // Call with the lock.
+  private List<Gpu> replacing(String uuid, UnaryOperator<Gpu> by) {
+    return newest.gpus().stream()
+        .map(gpu -> gpu.uuid().equals(uuid) ? by.apply(gpu) : gpu)
+        .toList();
   }
 
-  private void watchForever() {
-    try {
-      while (!closed) {
-        long left = answerDueNanos - nanoClock.getAsLong();
-        TimeUnit.NANOSECONDS.sleep(Math.max(left, TimeUnit.MILLISECONDS.toNanos(100)));
-        checkForStall();
-      }
-    } catch (InterruptedException e) {
-      // Closed.
-    }
+  private boolean watch() throws InterruptedException {
+    long left = answerDueNanos - nanoClock.getAsLong();
+    TimeUnit.NANOSECONDS.sleep(Math.max(left, TimeUnit.MILLISECONDS.toNanos(100)));
+    checkForStall();
+    return !closed;
   }
 
   void checkForStall() {
@@ -323,11 +394,12 @@ public final class GpuMonitor implements AutoCloseable {
       }
       stalled = true;
       String reason = "the driver has not answered for " + timing.stall.toMillis() / 1000.0 + " s";
-      GpuHealth unknown = new GpuHealth(GpuHealth.State.UNKNOWN, reason);
       publish(
           newest.with(
               Optional.of(reason),
-              newest.gpus().stream().map(gpu -> gpu.withHealth(unknown)).toList()));
+              newest.gpus().stream()
+                  .map(gpu -> gpu.withHealth(gpu.health().unknown(reason)))
+                  .toList()));
     }
   }
 
@@ -335,6 +407,11 @@ public final class GpuMonitor implements AutoCloseable {
   private void publish(GpuSample sample) {
     if (closed) {
       return;
+    }
+    Map<String, Outage> now = outages.all();
+    if (!now.equals(saved)) {
+      saved = now;
+      store.save(now);
     }
     GpuSample previous = newest;
     newest = sample;

@@ -167,14 +167,13 @@ final class NvmlGpus implements GpuSource {
           nvml.correctedEccErrors(device),
           nvml.uncorrectedEccErrors(device),
           nvml.migEnabled(device),
-          GpuHealth.HEALTHY);
+          GpuHealth.answering(nvml.recoveryAction(device)));
     } catch (NvmlException e) {
       Identity last =
           Optional.ofNullable(known.get(lastAt.get(index)))
               .filter(identity -> identity.index == index)
               .orElse(new Identity(index, "", Optional.empty(), Optional.empty()));
-      GpuHealth.State state = e.meansLost() ? GpuHealth.State.LOST : GpuHealth.State.SICK;
-      return silent(last, new GpuHealth(state, e.getMessage()));
+      return silent(last, e.health());
     }
   }
 

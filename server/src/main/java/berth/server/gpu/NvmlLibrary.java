@@ -30,6 +30,10 @@ interface NvmlLibrary extends Library {
   int NVML_NVLINK_MAX_LINKS = 18;
   long NVML_EVENT_TYPE_XID_CRITICAL_ERROR = 8;
   long NVML_VALUE_NOT_AVAILABLE = -1;
+  int NVML_FI_DEV_GET_GPU_RECOVERY_ACTION = 230;
+  int NVML_VALUE_TYPE_DOUBLE = 0;
+  int NVML_VALUE_TYPE_UNSIGNED_INT = 1;
+  int NVML_VALUE_TYPE_SIGNED_INT = 5;
 
   int nvmlInit_v2();
 
@@ -98,6 +102,8 @@ interface NvmlLibrary extends Library {
   int nvmlDeviceGetNvLinkRemotePciInfo_v2(Pointer device, int link, NvmlPciInfo pci);
 
   int nvmlDeviceGetNvLinkRemotePciInfo(Pointer device, int link, NvmlPciInfoV2 pci);
+
+  int nvmlDeviceGetFieldValues(Pointer device, int count, NvmlFieldValue values);
 
   int nvmlEventSetCreate(PointerByReference set);
 
@@ -169,5 +175,22 @@ interface NvmlLibrary extends Library {
     public Pointer device;
     public long eventType, eventData;
     public int gpuInstanceId, computeInstanceId;
+  }
+
+  /** Mirrors nvmlFieldValue_t; the union at its end is a long here, whatever the type. */
+  @FieldOrder({
+    "fieldId",
+    "scopeId",
+    "timestamp",
+    "latencyUsec",
+    "valueType",
+    "nvmlReturn",
+    "value"
+  })
+  final class NvmlFieldValue extends Structure {
+    public int fieldId, scopeId;
+    public long timestamp, latencyUsec;
+    public int valueType, nvmlReturn;
+    public long value;
   }
 }

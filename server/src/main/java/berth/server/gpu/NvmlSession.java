@@ -1,6 +1,7 @@
 package berth.server.gpu;
 
 import berth.server.gpu.NvmlLibrary.NvmlEventData;
+import berth.server.gpu.NvmlLibrary.NvmlFieldValue;
 import berth.server.gpu.NvmlLibrary.NvmlMemory;
 import berth.server.gpu.NvmlLibrary.NvmlMemoryV2;
 import berth.server.gpu.NvmlLibrary.NvmlPciInfo;
@@ -211,6 +212,30 @@ final class NvmlSession implements AutoCloseable {
                     device, type, NvmlLibrary.NVML_VOLATILE_ECC, count),
             count::getValue);
     return errors.isPresent() ? OptionalLong.of(errors.get()) : OptionalLong.empty();
+  }
+
+  /** What the driver says that the GPU needs; empty if it has no word for that. */
+  Optional<RecoveryAction> recoveryAction(Pointer device) throws NvmlException {
+    NvmlFieldValue field = new NvmlFieldValue();
+    field.fieldId = NvmlLibrary.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION;
+    int result =
+        newest("nvmlDeviceGetFieldValues", () -> nvml.nvmlDeviceGetFieldValues(device, 1, field));
+    // The call may succeed without the field.
+    return checked(
+            "nvmlDeviceGetFieldValues",
+            result == NvmlLibrary.NVML_SUCCESS ? field.nvmlReturn : result,
+            () -> field)
+        .filter(told -> told.valueType != NvmlLibrary.NVML_VALUE_TYPE_DOUBLE)
+        .map(told -> RecoveryAction.ofNvml(number(told)));
+  }
+
+  // Of a union, a short member is at the beginning, and the rest is whatever it was. Every machine
+  // that has a driver is little-endian.
+  private static long number(NvmlFieldValue field) {
+    boolean isInt =
+        field.valueType == NvmlLibrary.NVML_VALUE_TYPE_UNSIGNED_INT
+            || field.valueType == NvmlLibrary.NVML_VALUE_TYPE_SIGNED_INT;
+    return isInt ? (int) field.value : field.value;
   }
 
   /** The compute processes by ascending pid, without names. */

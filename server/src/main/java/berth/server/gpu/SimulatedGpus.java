@@ -82,7 +82,7 @@ final class SimulatedGpus implements GpuSource {
     Optional<Host> host = parse();
     int failure = host.isEmpty() ? DRIVER_NOT_LOADED : host.get().itself.code("init");
     if (failure != NvmlLibrary.NVML_SUCCESS) {
-      return GpuReading.unreadable(failed("nvmlInit", failure));
+      return GpuReading.unreadable(failure("nvmlInit", failure).getMessage());
     }
     List<Block> blocks = host.get().gpus;
     List<Gpu> gpus = new ArrayList<>();
@@ -95,7 +95,9 @@ final class SimulatedGpus implements GpuSource {
     }
     for (Gpu gone : known.values()) {
       if (gpus.stream().noneMatch(gpu -> gpu.uuid().equals(gone.uuid()))) {
-        gpus.add(silent(gone, GpuHealth.State.LOST, "the driver no longer lists this GPU"));
+        gpus.add(
+            silent(
+                gone, new GpuHealth(GpuHealth.State.LOST, "the driver no longer lists this GPU")));
       }
     }
     gpus.sort(Comparator.comparingInt(Gpu::index).thenComparing(Gpu::uuid));
@@ -143,14 +145,9 @@ final class SimulatedGpus implements GpuSource {
     String uuid = block.text("gpu").orElseThrow();
     int code = block.code("status");
     if (code != NvmlLibrary.NVML_SUCCESS) {
-      boolean lost =
-          code == NvmlLibrary.NVML_ERROR_GPU_IS_LOST
-              || code == NvmlLibrary.NVML_ERROR_RESET_REQUIRED;
       Gpu nobody = Gpu.silent(index, "", Optional.empty(), Optional.empty(), GpuHealth.HEALTHY);
       return silent(
-          known.getOrDefault(uuid, nobody),
-          lost ? GpuHealth.State.LOST : GpuHealth.State.SICK,
-          failed("nvmlDeviceGetHandleByIndex", code));
+          known.getOrDefault(uuid, nobody), failure("nvmlDeviceGetHandleByIndex", code).health());
     }
     return new Gpu(
         index,
@@ -170,7 +167,10 @@ final class SimulatedGpus implements GpuSource {
         optionalLong(block.number("ecc", 0)),
         optionalLong(block.number("ecc", 1)),
         block.text("mig").map("1"::equals),
-        GpuHealth.HEALTHY);
+        GpuHealth.answering(
+            block
+                .last("recovery_action")
+                .map(words -> RecoveryAction.ofNvml(Integer.parseInt(words[0])))));
   }
 
   private static Optional<List<Gpu.Process>> processes(Block block) {
@@ -253,12 +253,11 @@ final class SimulatedGpus implements GpuSource {
     return Optional.of(host);
   }
 
-  private static Gpu silent(Gpu who, GpuHealth.State state, String reason) {
-    return Gpu.silent(
-        who.index(), who.uuid(), who.pciBusId(), who.name(), new GpuHealth(state, reason));
+  private static Gpu silent(Gpu who, GpuHealth health) {
+    return Gpu.silent(who.index(), who.uuid(), who.pciBusId(), who.name(), health);
   }
 
-  private static String failed(String function, int code) {
+  private static NvmlException failure(String function, int code) {
     String meaning =
         switch (code) {
           case DRIVER_NOT_LOADED -> "Driver Not Loaded";
@@ -266,7 +265,7 @@ final class SimulatedGpus implements GpuSource {
           case NvmlLibrary.NVML_ERROR_RESET_REQUIRED -> "GPU requires reset";
           default -> "Unknown Error";
         };
-    return new NvmlException(function, code, meaning).getMessage();
+    return new NvmlException(function, code, meaning);
   }
 
   private static Gpu.Memory memory(long total, long used) {

@@ -1,9 +1,11 @@
 package berth.server.presence;
 
+import berth.command.Vitals;
 import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
+import berth.rpc.Reason;
 import berth.rpc.Replicas;
 import berth.rpc.Replicas.Replica;
 import berth.server.gpu.GpuMonitor;
@@ -66,10 +68,11 @@ public final class Presence implements AutoCloseable {
   private final SelfReport self;
   private final PresenceMetrics metrics;
   private final String instance = UUID.randomUUID().toString();
-  private final Thread thread = new Thread(this::run, "presence");
+  private final Thread thread;
 
   private volatile boolean closed;
   // Of the thread alone.
+  private boolean foundBefore;
   private long generation;
   private long sequence;
   private Optional<Registration> registration = Optional.empty();
@@ -110,17 +113,23 @@ public final class Presence implements AutoCloseable {
     }
   }
 
-  private Presence(Settings settings, SelfReport self, Metrics metrics) {
+  private Presence(Settings settings, SelfReport self, Vitals vitals, Metrics metrics) {
     this.registries = settings.registries;
     this.advertised = new AdvertisedAddress(settings.advertised, settings.listening);
     this.self = self;
     this.metrics = new PresenceMetrics(metrics);
-    thread.setDaemon(true);
+    thread = vitals.start("presence", this::findAndStay);
   }
 
   public static Presence start(
-      Settings settings, GpuMonitor gpus, Reservations reservations, Runs runs, Metrics metrics) {
-    return start(settings, MachineMemory.ofThisMachine(), gpus, reservations, runs, metrics);
+      Settings settings,
+      GpuMonitor gpus,
+      Reservations reservations,
+      Runs runs,
+      Vitals vitals,
+      Metrics metrics) {
+    return start(
+        settings, MachineMemory.ofThisMachine(), gpus, reservations, runs, vitals, metrics);
   }
 
   static Presence start(
@@ -129,11 +138,14 @@ public final class Presence implements AutoCloseable {
       GpuMonitor gpus,
       Reservations reservations,
       Runs runs,
+      Vitals vitals,
       Metrics metrics) {
     Presence presence =
         new Presence(
-            settings, new SelfReport(settings.info, memory, gpus, reservations, runs), metrics);
-    presence.thread.start();
+            settings,
+            new SelfReport(settings.info, memory, gpus, reservations, runs, vitals),
+            vitals,
+            metrics);
     return presence;
   }
 
@@ -167,33 +179,26 @@ public final class Presence implements AutoCloseable {
     }
   }
 
-  private void run() {
-    boolean foundBefore = false;
+  private boolean findAndStay() throws InterruptedException {
     try {
-      while (!closed) {
-        try {
-          List<Address> found = registries.get();
-          if (found.isEmpty()) {
-            trouble("no registry is found on this network");
-            pause(foundBefore ? PAUSE_AFTER_FAILURE : PAUSE_AFTER_REFUSAL);
-          } else {
-            foundBefore = true;
-            try (Replicas replicas = new Replicas("registry", found)) {
-              stayWith(replicas);
-            }
-          }
-        } catch (RuntimeException e) {
-          if (closed) {
-            return;
-          }
-          // Whatever it was, a server that nobody finds until it is restarted would be worse.
-          log.error("the registration failed unexpectedly; trying again", e);
-          pause(PAUSE_AFTER_REFUSAL);
+      List<Address> found = registries.get();
+      if (found.isEmpty()) {
+        trouble("no registry is found on this network");
+        pause(foundBefore ? PAUSE_AFTER_FAILURE : PAUSE_AFTER_REFUSAL);
+      } else {
+        foundBefore = true;
+        try (Replicas replicas = new Replicas("registry", found)) {
+          stayWith(replicas);
         }
       }
-    } catch (InterruptedException e) {
-      // Closed.
+    } catch (RuntimeException | Error e) {
+      // Whatever it was, a server that nobody finds until it is restarted would be worse.
+      if (!closed) {
+        log.error("the registration failed unexpectedly; trying again", e);
+        pause(PAUSE_AFTER_REFUSAL);
+      }
     }
+    return !closed;
   }
 
   /** Returns when none of them has answered for long. */
@@ -216,6 +221,10 @@ public final class Presence implements AutoCloseable {
             throw new InterruptedException();
           }
           trouble(e.getMessage());
+          if (e.reason() == Reason.INVALID) {
+            // Perhaps its number, which another registry gave it: this one gives it a new one.
+            generation = 0;
+          }
           if (isAnswer(e)) {
             registration = Optional.empty();
             lastAnswer = System.nanoTime();

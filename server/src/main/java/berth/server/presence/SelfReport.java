@@ -1,6 +1,8 @@
 package berth.server.presence;
 
+import berth.command.Vitals;
 import berth.rpc.Address;
+import berth.rpc.PlainText;
 import berth.server.gpu.Gpu;
 import berth.server.gpu.GpuHealth;
 import berth.server.gpu.GpuMonitor;
@@ -37,7 +39,6 @@ final class SelfReport implements AutoCloseable {
   private final GpuMonitor gpus;
   private final Reservations reservations;
   private final Runs runs;
-  private final Thread looker = new Thread(this::lookForEver, "presence-look");
   private volatile Look newest;
   private volatile boolean closed;
 
@@ -49,15 +50,15 @@ final class SelfReport implements AutoCloseable {
       MachineMemory memory,
       GpuMonitor gpus,
       Reservations reservations,
-      Runs runs) {
+      Runs runs,
+      Vitals vitals) {
     this.fixed = fixed.toBuilder().setMemoryBytes(memory.total()).build();
     this.memory = memory;
     this.gpus = gpus;
     this.reservations = reservations;
     this.runs = runs;
     look();
-    looker.setDaemon(true);
-    looker.start();
+    vitals.start("presence-look", this::lookSoon);
   }
 
   String name() {
@@ -77,18 +78,14 @@ final class SelfReport implements AutoCloseable {
   @Override
   public void close() {
     closed = true;
-    looker.interrupt();
   }
 
-  private void lookForEver() {
-    try {
-      while (!closed) {
-        TimeUnit.NANOSECONDS.sleep(LOOK.toNanos());
-        look();
-      }
-    } catch (InterruptedException e) {
-      // Closed.
+  private boolean lookSoon() throws InterruptedException {
+    TimeUnit.NANOSECONDS.sleep(LOOK.toNanos());
+    if (!closed) {
+      look();
     }
+    return !closed;
   }
 
   private void look() {
@@ -105,7 +102,9 @@ final class SelfReport implements AutoCloseable {
 
   // It is still there, and said so: better than to be gone.
   private static ServerStatus troubled(ServerStatus last, String why) {
-    return last.toBuilder().setProblem("its GPUs and runs cannot be looked at: " + why).build();
+    return last.toBuilder()
+        .setProblem("its GPUs and runs cannot be looked at: " + PlainText.clean(why))
+        .build();
   }
 
   private ServerInfo info(GpuSample sample) {

@@ -16,6 +16,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 
 /**
  * The taking of GPU locks for one request, by the rules that all processes of the machine share:
@@ -44,30 +45,48 @@ final class Claim implements AutoCloseable {
 
   private final LockProtocol protocol;
   private final GpuWish wish;
-  private final TicketQueue.Ticket ticket;
   private final LockWait turn = new LockWait();
   private final LinkedBlockingQueue<Event> events = new LinkedBlockingQueue<>();
   private final Map<Integer, LockFile> locked = new TreeMap<>();
   private final Map<Integer, Waiter> waiters = new TreeMap<>();
   private List<Integer> kept = List.of();
+  private String trouble = "";
+  private volatile TicketQueue.Ticket ticket;
   private volatile boolean atWork;
   private volatile BerthException cancelled;
 
-  /** Takes a place in the line at once. */
   Claim(LockProtocol protocol, GpuWish wish) {
     this.protocol = protocol;
     this.wish = wish;
-    this.ticket = protocol.queue().take();
   }
 
-  /** Requests that come before this one. */
+  /** With what to wait for a place in the line: ends when this is cancelled. */
+  LockWait placeWait() {
+    return turn;
+  }
+
+  /** Gives it its place in the line, which it keeps until it is closed. Before {@link #run}. */
+  void place(TicketQueue.Ticket taken) {
+    ticket = taken;
+  }
+
+  boolean hasPlace() {
+    return ticket != null;
+  }
+
+  /** Requests of other processes that come before this one. */
   int ahead() {
-    return ticket.ahead();
+    return hasPlace() ? ticket.ahead() : 0;
   }
 
   /** Whether somebody else comes first. */
   boolean hasToQueue() {
-    return !atWork && (ticket.ahead() > 0 || protocol.folder().systemIsLocked());
+    return !atWork && (!hasPlace() || ticket.ahead() > 0 || protocol.folder().systemIsLocked());
+  }
+
+  /** Why it was cancelled, if it was. */
+  Optional<BerthException> cancelled() {
+    return Optional.ofNullable(cancelled);
   }
 
   /** Ends {@link #run} with {@code why}, wherever it is. */
@@ -80,65 +99,86 @@ final class Claim implements AutoCloseable {
   /** Leaves the line. */
   @Override
   public void close() {
-    ticket.close();
-  }
-
-  /**
-   * Takes the GPUs.
-   *
-   * @param waits whether to wait for GPUs that are in use
-   * @param waiting called when it has to
-   * @throws BerthException if cancelled, or if they cannot be had; nothing is held then
-   */
-  HeldGpus run(boolean waits, Runnable waiting) throws InterruptedException {
-    try {
-      if (!ticket.awaitTurn(turn)) {
-        throw cancelled;
-      }
-      ticket.giveWayToOthers();
-      LockFile system =
-          LockFolder.lock(protocol.folder().system(), turn).orElseThrow(() -> cancelled);
-      atWork = true;
-      try {
-        return gather(waits, waiting);
-      } finally {
-        system.close();
-        ticket.systemLockReleased();
-      }
-    } finally {
-      close();
+    if (hasPlace()) {
+      ticket.close();
     }
   }
 
-  private HeldGpus gather(boolean waits, Runnable waiting) throws InterruptedException {
+  /**
+   * Takes the GPUs. Keeps the place in the line, so that it can be called again if it fails for a
+   * reason that may pass.
+   *
+   * @param waits whether to wait for GPUs that are in use, sick or unknown
+   * @param waiting told when it has to, and whenever the reason changes: what is wrong with this
+   *     server, or nothing if the GPUs are only in use
+   * @throws BerthException if cancelled, or if they cannot be had; nothing is held then
+   */
+  HeldGpus run(boolean waits, Consumer<String> waiting) throws InterruptedException {
+    if (!ticket.awaitTurn(turn)) {
+      throw cancelled;
+    }
+    ticket.giveWayToOthers();
+    LockFile system =
+        LockFolder.lock(protocol.folder().system(), turn).orElseThrow(() -> cancelled);
+    atWork = true;
     try {
-      List<Gpu> chosen = choose(false);
-      if (chosen.isEmpty()) {
-        if (!waits) {
-          throw tooFew();
+      return gather(waits, waiting);
+    } finally {
+      system.close();
+      ticket.systemLockReleased();
+    }
+  }
+
+  private HeldGpus gather(boolean waits, Consumer<String> waiting) throws InterruptedException {
+    try {
+      while (true) {
+        List<Gpu> chosen = choose(false);
+        if (chosen.isEmpty()) {
+          if (!waits) {
+            throw tooFew();
+          }
+          chosen = awaitChoice(waiting);
         }
-        waiting.run();
-        chosen = awaitChoice();
+        Optional<HeldGpus> held = hold(chosen);
+        if (held.isPresent()) {
+          return held.get();
+        }
       }
-      List<LockFile> files = chosen.stream().map(gpu -> locked.remove(gpu.index())).toList();
-      HeldGpus held =
-          new HeldGpus(
-              protocol,
-              chosen.stream().map(gpu -> new HeldGpu(gpu.index(), gpu.uuid())).toList(),
-              files);
-      protocol.remember(held);
-      return held;
     } finally {
       letGo();
     }
   }
 
-  private List<Gpu> awaitChoice() throws InterruptedException {
+  // Empty if somebody has replaced a lock file in this moment, and somebody else has locked it.
+  private Optional<HeldGpus> hold(List<Gpu> chosen) {
+    HeldGpus held =
+        new HeldGpus(
+            protocol,
+            chosen.stream().map(gpu -> new HeldGpu(gpu.index(), gpu.uuid())).toList(),
+            chosen.stream().map(gpu -> HeldLock.whole(locked.remove(gpu.index()))).toList());
+    try {
+      if (protocol.remember(held)) {
+        return Optional.of(held);
+      }
+    } catch (RuntimeException e) {
+      held.close();
+      throw e;
+    }
+    held.close();
+    return Optional.empty();
+  }
+
+  private List<Gpu> awaitChoice(Consumer<String> waiting) throws InterruptedException {
     Runnable stopReleases = protocol.listen(() -> events.add(new Released()));
     Runnable stopSamples = protocol.gpus().listen(new SampleEvents());
     try {
       List<Gpu> chosen = choose(true);
+      String told = null;
       while (chosen.isEmpty()) {
+        if (!trouble.equals(told)) {
+          told = trouble;
+          waiting.accept(trouble);
+        }
         for (Event event = events.take(); event != null; event = events.poll()) {
           handle(event);
         }
@@ -176,6 +216,13 @@ final class Claim implements AutoCloseable {
    */
   private List<Gpu> choose(boolean waits) {
     GpuSample sample = protocol.gpus().newest();
+    // It was possible when it came, unless nobody knew the GPUs then.
+    wish.checkAgainst(sample);
+    dropReplaced();
+    trouble = wish.trouble(sample).orElse("");
+    if (!trouble.isEmpty()) {
+      return List.of();
+    }
     List<Gpu> usable = wish.usable(sample);
     int needed = wish.needed(usable.size());
     List<Gpu> available = new ArrayList<>();
@@ -198,6 +245,19 @@ final class Claim implements AutoCloseable {
     List<Integer> free = indices.stream().filter(index -> !fixed.contains(index)).toList();
     List<Integer> best = new Topology(sample.links()).best(needed, fixed, free);
     return available.stream().filter(gpu -> best.contains(gpu.index())).toList();
+  }
+
+  // Of what was gathered, that is still ours which others find locked by us.
+  private void dropReplaced() {
+    for (int index : List.copyOf(locked.keySet())) {
+      if (!locked.get(index).isCurrent()) {
+        Optional<LockFile> anew =
+            LockFolder.relock(protocol.folder().gpu(index), List.of(LockFile.Range.WHOLE));
+        locked.remove(index).close();
+        protocol.gathered().remove(index);
+        anew.ifPresent(file -> gathered(index, file));
+      }
+    }
   }
 
   /** Has a GPU locked if it is free, else waits for it if asked to. */
@@ -245,7 +305,10 @@ final class Claim implements AutoCloseable {
   }
 
   private void gathered(int index, LockFile file) {
-    locked.put(index, file);
+    LockFile replaced = locked.put(index, file);
+    if (replaced != null) {
+      replaced.close();
+    }
     protocol.gathered().add(index);
     if (waiters.containsKey(index)) {
       protocol.freed(index);
@@ -274,6 +337,9 @@ final class Claim implements AutoCloseable {
   /** What to say when there are too few and nobody wants to wait, or not any longer. */
   BerthException tooFew() {
     GpuSample sample = protocol.gpus().newest();
+    if (wish.trouble(sample).isPresent()) {
+      return wish.refusal(sample);
+    }
     List<Gpu> usable = wish.usable(sample);
     long idle = usable.stream().filter(gpu -> locked.containsKey(gpu.index())).count();
     List<String> strangers = new ArrayList<>();

@@ -4,11 +4,12 @@ import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.gpu.Gpu;
 import berth.server.gpu.GpuSample;
-import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
+import java.util.Optional;
 import java.util.Set;
+import java.util.stream.Collectors;
 
 /**
  * Which GPUs a request wants.
@@ -38,18 +39,23 @@ public record GpuWish(int count, List<String> ids, long minFreeMemory, String mo
     return new GpuWish(count, List.of(), 0, "");
   }
 
+  /** Whether what the driver says is known: only then can something be impossible. */
+  static boolean readable(GpuSample sample) {
+    return sample.problem().isEmpty() && sample.taken().isPresent();
+  }
+
   /**
-   * Refuses what this machine can never give, whatever is free.
+   * Refuses what this machine can never give, whatever is free. While the driver cannot be read,
+   * nothing is known to be impossible.
    *
    * @throws BerthException if so
    */
   void checkAgainst(GpuSample sample) {
+    if (!readable(sample)) {
+      return;
+    }
     int has = sample.gpus().size();
-    String server =
-        sample
-            .problem()
-            .map(problem -> "this server has " + has + " (" + problem + ")")
-            .orElse("this server has " + has);
+    String server = "this server has " + has;
     if (ids.isEmpty() && (count > has || has == 0)) {
       throw invalid((count == ALL ? "all" : count) + " GPUs asked, " + server);
     }
@@ -72,29 +78,49 @@ public record GpuWish(int count, List<String> ids, long minFreeMemory, String mo
     }
   }
 
-  /**
-   * The GPUs that may be taken now, leaving their locks aside, by ascending index.
-   *
-   * @throws BerthException if they are too few even if nobody held any
-   */
+  /** The GPUs that may be taken now, leaving their locks aside, by ascending index. */
   List<Gpu> usable(GpuSample sample) {
-    List<Gpu> matching = sample.gpus().stream().filter(this::couldMatch).toList();
-    List<Gpu> healthy = matching.stream().filter(gpu -> gpu.health().healthy()).toList();
-    int needed = needed(healthy.size());
-    if (healthy.size() < needed || healthy.isEmpty()) {
-      List<String> sick = new ArrayList<>();
-      matching.stream()
-          .filter(gpu -> !gpu.health().healthy())
-          .forEach(gpu -> sick.add("GPU " + gpu.index() + " is " + gpu.health()));
-      throw new BerthException(
-          Reason.EXHAUSTED,
-          phrase(needed)
-              + " asked, "
-              + healthy.size()
-              + " usable"
-              + (sick.isEmpty() ? "" : "; " + String.join("; ", sick)));
+    return sample.gpus().stream()
+        .filter(this::couldMatch)
+        .filter(gpu -> gpu.health().healthy())
+        .toList();
+  }
+
+  /**
+   * Why it could not be had at present even if nobody held any GPU, as a sentence about this
+   * server. That is the server's trouble, and may be over at any time.
+   */
+  Optional<String> trouble(GpuSample sample) {
+    if (!readable(sample)) {
+      return Optional.of(unreadable(sample));
     }
-    return healthy;
+    int usable = usable(sample).size();
+    if (usable > 0 && usable >= needed(usable)) {
+      return Optional.empty();
+    }
+    String sick =
+        sample.gpus().stream()
+            .filter(this::couldMatch)
+            .filter(gpu -> !gpu.health().healthy())
+            .map(gpu -> "GPU " + gpu.index() + " is " + gpu.health())
+            .collect(Collectors.joining("; "));
+    return Optional.of(sick.isEmpty() ? "only " + usable + " GPUs can be used" : sick);
+  }
+
+  /** What to say of {@link #trouble} to those who do not wait. */
+  BerthException refusal(GpuSample sample) {
+    if (!readable(sample)) {
+      return new BerthException(Reason.UNAVAILABLE, unreadable(sample));
+    }
+    int usable = usable(sample).size();
+    return new BerthException(
+        Reason.EXHAUSTED,
+        phrase(needed(usable)) + " asked, " + usable + " usable; " + trouble(sample).orElse(""));
+  }
+
+  private static String unreadable(GpuSample sample) {
+    return "the GPUs of this server cannot be read: "
+        + sample.problem().orElse("the driver has not answered yet");
   }
 
   /** Whether a GPU has as much memory free as asked. */

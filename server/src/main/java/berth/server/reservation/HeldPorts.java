@@ -2,24 +2,39 @@ package berth.server.reservation;
 
 import java.util.List;
 
-/**
- * Ports that a reservation holds.
- *
- * @param file where they are locked; null if there are none
- */
-record HeldPorts(List<Integer> ports, LockFile file) implements AutoCloseable {
-  static final HeldPorts NONE = new HeldPorts(List.of(), null);
+/** Ports that a reservation holds. Any thread may call. */
+final class HeldPorts implements Guarded, AutoCloseable {
+  private final List<Integer> ports;
+  private final HeldLocks locks;
+  private final Runnable freed;
 
-  List<Integer> descriptors() {
-    return file == null ? List.of() : List.of(file.fd());
+  /**
+   * @param lock none if the locks are not this process's
+   * @param freed run when they are free again
+   */
+  HeldPorts(List<Integer> ports, List<HeldLock> lock, Runnable freed) {
+    this.ports = List.copyOf(ports);
+    this.locks = new HeldLocks(lock);
+    this.freed = freed;
+  }
+
+  List<Integer> ports() {
+    return ports;
+  }
+
+  HeldLocks locks() {
+    return locks;
+  }
+
+  @Override
+  public boolean lockReplaced() {
+    return locks.lockReplaced();
   }
 
   @Override
   public void close() {
-    if (file != null) {
-      // Unlocked by hand, because a keeper may have inherited the descriptor.
-      file.unlock();
-      file.close();
+    if (locks.unlock()) {
+      freed.run();
     }
   }
 }

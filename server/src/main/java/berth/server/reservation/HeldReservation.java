@@ -5,7 +5,6 @@ import berth.rpc.Reason;
 import berth.server.reservation.Reservation.Expiry;
 import java.time.Duration;
 import java.time.Instant;
-import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -20,19 +19,28 @@ import org.slf4j.LoggerFactory;
  * A reservation together with what holds it: the locks of this process, keepers that hold them too,
  * or, if this process found it on its start and may not share the keepers', the keepers alone. One
  * keeper is the reservation's own, if it goes on without this process; each run that uses it has
- * another. Guarded by the lock of {@link Reservations}.
+ * another.
+ *
+ * <p>Any thread may call. Its own lock is held while it writes to disk and waits for keepers, so
+ * never call with that of {@link Reservations}, except for what says that it does not wait.
  */
 final class HeldReservation {
   private static final Logger log = LoggerFactory.getLogger(HeldReservation.class);
 
-  /** What a keeper has inherited: descriptors of the GPUs' lock files, and of the ports'. */
-  record Kept(Keeper keeper, List<Integer> gpuDescriptors, List<Integer> portDescriptors) {}
+  /** A keeper that was just started, and what it has inherited. */
+  private record Started(Keeper.Gated gated, Map<String, List<Integer>> descriptors) {
+    Kept kept(Optional<Kept> former) {
+      return new Kept(gated.keeper(), descriptors, former);
+    }
+  }
 
   /** A run's keeper. */
   private static final class Hold {
     private Kept kept;
     // Open until the keeper knows whom to live by; of an earlier daemon's keeper there is none.
     private Optional<Keeper.Gated> gate;
+    private Optional<String> mark = Optional.empty();
+    private OptionalInt pid = OptionalInt.empty();
     private Runnable onEnd = () -> {};
 
     Hold(Kept kept, Optional<Keeper.Gated> gate) {
@@ -42,67 +50,77 @@ final class HeldReservation {
   }
 
   private final ReservationStore store;
+  private final LockProtocol protocol;
   private final String requestId;
   private final Optional<HeldGpus> gpus;
   private final HeldPorts ports;
   private final boolean shared;
   private final boolean ofRun;
+  private final Optional<KnownProcess> process;
   private final Map<String, Hold> holds = new LinkedHashMap<>();
-  private Reservation reservation;
-  private Optional<Kept> own = Optional.empty();
+  private volatile Reservation reservation;
+  private volatile Optional<Kept> own = Optional.empty();
+  private volatile Optional<ReservationListener> listener = Optional.empty();
   private Optional<Duration> lease;
-  private Optional<ReservationListener> listener = Optional.empty();
   private Optional<Future<?>> expiration = Optional.empty();
   private boolean ending;
+  private boolean over;
 
   private HeldReservation(
       ReservationStore store,
+      LockProtocol protocol,
       String requestId,
       Optional<HeldGpus> gpus,
       HeldPorts ports,
       boolean shared,
       boolean ofRun,
+      Optional<KnownProcess> process,
       Reservation reservation,
       Optional<Duration> lease) {
     this.store = store;
+    this.protocol = protocol;
     this.requestId = requestId;
     this.gpus = gpus;
     this.ports = ports;
     this.shared = shared;
     this.ofRun = ofRun;
+    this.process = process;
     this.reservation = reservation;
     this.lease = lease;
   }
 
   /**
    * Makes a reservation of what was taken; a keeper and a record if it goes on without this
-   * process.
+   * process. What was taken is its own if this succeeds, and stays the caller's if not.
    */
   static HeldReservation grant(
       String id,
       ReservationRequest request,
       Optional<HeldGpus> gpus,
       HeldPorts ports,
+      LockProtocol protocol,
       ReservationStore store,
       Instant now,
       Function<Duration, Expiry> expiryIn) {
     Optional<Duration> lease = Optional.empty();
-    OptionalInt process = OptionalInt.empty();
+    Optional<KnownProcess> process = Optional.empty();
     if (request.lifetime() instanceof Lifetime.Renewals renewals) {
       lease = Optional.of(renewals.lease());
     } else if (request.lifetime() instanceof Lifetime.Lasting lasting) {
       lease = Optional.of(lasting.duration());
     } else if (request.lifetime() instanceof Lifetime.OfProcess of) {
-      process = OptionalInt.of(of.pid());
+      process = Optional.of(new KnownProcess(of.pid(), of.started()));
     }
     HeldReservation held =
         new HeldReservation(
             store,
+            protocol,
             request.requestId(),
             gpus,
             ports,
             true,
             request.lifetime() instanceof Lifetime.OfRun,
+            process,
             new Reservation(
                 id,
                 gpus.map(HeldGpus::gpus).orElse(List.of()),
@@ -111,80 +129,100 @@ final class HeldReservation {
                 request.purpose(),
                 now,
                 lease.map(expiryIn),
-                process,
+                process.map(of -> OptionalInt.of(of.pid())).orElse(OptionalInt.empty()),
                 List.of(),
                 ""),
             lease);
-    if (request.lifetime() instanceof Lifetime.Lasting lasting) {
-      held.keepBy(Keeper.lasting(lasting.duration(), held.descriptors()));
-    } else if (request.lifetime() instanceof Lifetime.OfProcess of) {
-      held.keepBy(Keeper.untilEndOf(of.pid(), held.descriptors()));
-    } else if (request.lifetime() instanceof Lifetime.OfRun of) {
-      held.hold(of.runId());
+    try {
+      if (!held.guard()) {
+        throw new BerthException(
+            Reason.UNAVAILABLE, "somebody replaces the lock files in " + protocol.folder().path());
+      }
+      held.keepFor(request.lifetime());
+      return held;
+    } catch (RuntimeException | Error e) {
+      protocol.unguard(ports);
+      throw e;
     }
-    return held;
   }
 
-  /** Goes on with a reservation that keepers held meanwhile. */
-  static HeldReservation recover(
-      ReservationStore.Stored stored, LockProtocol protocol, ReservationStore store) {
-    Reservation reservation = stored.reservation();
-    List<Kept> keepers = new ArrayList<>(stored.holds().values());
-    stored.own().ifPresent(keepers::add);
-    Optional<HeldGpus> gpus = Optional.empty();
-    HeldPorts ports = new HeldPorts(reservation.ports(), null);
-    boolean shared = false;
-    for (Kept kept : keepers) {
-      List<Integer> theirs = new ArrayList<>(kept.gpuDescriptors);
-      theirs.addAll(kept.portDescriptors);
-      Optional<List<Integer>> ours = kept.keeper.share(theirs);
-      if (!shared && ours.isPresent()) {
-        shared = true;
-        int gpuFiles = kept.gpuDescriptors.size();
-        if (gpuFiles > 0) {
-          gpus = Optional.of(adopt(reservation, protocol, ours.get().subList(0, gpuFiles)));
-        }
-        if (!kept.portDescriptors.isEmpty()) {
-          ports =
-              new HeldPorts(
-                  reservation.ports(),
-                  LockFile.adopt(protocol.folder().ports(), ours.get().get(gpuFiles)));
-        }
-        break;
+  private synchronized void keepFor(Lifetime lifetime) {
+    if (lifetime instanceof Lifetime.Lasting lasting) {
+      keepBy(start(inherited -> Keeper.lasting(lasting.duration(), inherited)));
+    } else if (lifetime instanceof Lifetime.OfProcess of) {
+      if (!process.orElseThrow().alive()) {
+        throw new BerthException(
+            Reason.NOT_FOUND, "process " + of.pid() + ", to live by, has ended meanwhile");
       }
+      keepBy(start(inherited -> Keeper.untilEndOf(of.pid(), inherited)));
+    } else if (lifetime instanceof Lifetime.OfRun of) {
+      hold(of.runId());
     }
+  }
+
+  /**
+   * Goes on with a reservation that keepers held meanwhile. Empty if somebody else has got its
+   * locks, or the process it lives by has ended; nothing is left of it then.
+   */
+  static Optional<HeldReservation> recover(
+      ReservationStore.Stored stored,
+      LockProtocol protocol,
+      PortRange range,
+      ReservationStore store,
+      Function<Expiry, Expiry> byThisClock) {
+    Reservation reservation = stored.reservation();
+    Optional<InheritedLocks> locks = InheritedLocks.of(stored, protocol.folder());
+    Optional<HeldGpus> gpus = locks.flatMap(ours -> ours.gpus(reservation, protocol));
+    HeldPorts ports =
+        range.adopt(
+            protocol.folder(),
+            reservation.ports(),
+            locks.map(ours -> ours.files(protocol.folder().ports())).orElse(List.of()));
     HeldReservation held =
         new HeldReservation(
             store,
+            protocol,
             stored.requestId(),
             gpus,
             ports,
-            shared,
+            locks.isPresent(),
             stored.ofRun(),
-            reservation.usedBy(stored.holds().keySet()),
+            stored.process(),
             reservation
                 .expires()
-                .map(expiry -> Duration.between(reservation.granted(), expiry.wall())));
+                .map(expiry -> reservation.expiring(byThisClock.apply(expiry)))
+                .orElse(reservation)
+                .usedBy(stored.holds().keySet()),
+            stored.lease());
     held.own = stored.own();
     stored.holds().forEach((run, kept) -> held.holds.put(run, new Hold(kept, Optional.empty())));
-    return held;
-  }
-
-  private static HeldGpus adopt(
-      Reservation reservation, LockProtocol protocol, List<Integer> descriptors) {
-    List<LockFile> files = new ArrayList<>();
-    for (int i = 0; i < descriptors.size(); i++) {
-      // More files than GPUs: those that were locked anew, see HeldGpus.
-      int gpu = Math.min(i, reservation.gpus().size() - 1);
-      files.add(
-          LockFile.adopt(
-              protocol.folder().gpu(reservation.gpus().get(gpu).index()), descriptors.get(i)));
+    boolean locked =
+        gpus.map(taken -> taken.locks().lockAgain()).orElse(true) && ports.locks().lockAgain();
+    boolean lives = stored.process().map(KnownProcess::alive).orElse(true);
+    if (!locked || !lives && held.holds.isEmpty()) {
+      log.warn(
+          "{} is over: {}",
+          reservation.id(),
+          locked ? "its process has ended" : "its locks were freed, and others have them");
+      synchronized (held) {
+        held.free(() -> {});
+      }
+      return Optional.empty();
     }
-    HeldGpus held = new HeldGpus(protocol, reservation.gpus(), files);
-    protocol.remember(held);
-    return held;
+    held.guard();
+    return Optional.of(held);
   }
 
+  // Keepers must have what is locked anew, should this process be killed.
+  private boolean guard() {
+    Runnable replace = () -> protocol.later(this::replaceKeepers);
+    gpus.ifPresent(taken -> taken.locks().whenLockedAnew(replace));
+    ports.locks().whenLockedAnew(replace);
+    return gpus.map(protocol::remember).orElse(true)
+        && (ports.ports().isEmpty() || protocol.guard(ports));
+  }
+
+  /** As it is now; does not wait. */
   Reservation reservation() {
     return reservation;
   }
@@ -193,28 +231,42 @@ final class HeldReservation {
     return requestId;
   }
 
+  /** The keeper of its own life; does not wait. */
   Optional<Keeper> keeper() {
     return own.map(Kept::keeper);
   }
 
-  boolean held() {
-    return !holds.isEmpty();
+  Optional<KnownProcess> process() {
+    return process;
   }
 
+  /** Replaces the caller who is told of its end; does not wait. */
   void listen(ReservationListener caller) {
     listener = Optional.of(caller);
   }
 
-  /** Replaces the timer that ends it. */
-  void expiration(Future<?> newer) {
-    expiration.ifPresent(older -> older.cancel(false));
-    expiration = Optional.of(newer);
+  /** Whether {@link #listen} had this caller last; does not wait. */
+  boolean isCaller(ReservationListener caller) {
+    return listener.equals(Optional.of(caller));
   }
 
-  /** Adds a keeper for a run, unless it has one. */
-  void hold(String runId) {
-    if (holds.containsKey(runId)) {
-      return;
+  /** Replaces the timer that ends it. */
+  synchronized void expiration(Future<?> newer) {
+    expiration.ifPresent(older -> older.cancel(false));
+    expiration = Optional.of(newer);
+    if (over || ending) {
+      newer.cancel(false);
+    }
+  }
+
+  /**
+   * Adds a keeper for a run, unless it has one.
+   *
+   * @return false if the reservation is over
+   */
+  synchronized boolean hold(String runId) {
+    if (over || holds.containsKey(runId)) {
+      return !over;
     }
     if (ending) {
       throw new BerthException(
@@ -223,195 +275,280 @@ final class HeldReservation {
     if (!shared) {
       throw cannotShare("be used by another run");
     }
-    Keeper.Gated gate = Keeper.ofRun(descriptors());
-    holds.put(runId, new Hold(kept(gate.keeper()), Optional.of(gate)));
+    Started started = start(Keeper::ofRun);
+    Keeper.Gated gate = started.gated;
+    holds.put(runId, new Hold(started.kept(Optional.empty()), Optional.of(gate)));
     reservation = reservation.usedBy(holds.keySet());
     try {
       save();
     } catch (BerthException e) {
       holds.remove(runId);
+      reservation = reservation.usedBy(holds.keySet());
       gate.kill();
       throw e;
     }
     gate.keep();
-  }
-
-  /** Runs {@code action} when the reservation ends before the run does. */
-  void onEnd(String runId, Runnable action) {
-    Hold hold = holds.get(runId);
-    hold.onEnd = action;
-    if (ending) {
-      action.run();
-    }
-  }
-
-  boolean heldBy(String runId) {
-    return holds.containsKey(runId);
-  }
-
-  void mark(String runId, String word) {
-    Hold hold = holds.get(runId);
-    if (hold.gate.isEmpty() && shared) {
-      replace(hold, Keeper.ofRun(descriptors()));
-    }
-    hold.gate.ifPresent(gate -> gate.mark(word));
-  }
-
-  void livesBy(String runId, int pid) {
-    Hold hold = holds.get(runId);
-    if (hold.gate.isEmpty() && shared) {
-      replace(hold, Keeper.ofRun(descriptors()));
-    }
-    hold.gate.ifPresent(gate -> gate.livesBy(pid));
-    hold.gate = Optional.empty();
-  }
-
-  void holdBack(String why) {
-    reservation = reservation.heldBack(why);
-  }
-
-  /** Takes a run's part away; returns whether nothing keeps the reservation any more. */
-  boolean unhold(String runId) {
-    Hold hold = holds.remove(runId);
-    if (hold == null) {
-      return false;
-    }
-    reservation = reservation.usedBy(holds.keySet());
-    boolean last = holds.isEmpty() && (ofRun || ending);
-    if (!last) {
-      // Of the last one the keeper goes after the locks.
-      if (holds.isEmpty() && own.isEmpty()) {
-        store.delete(reservation.id());
-      } else {
-        trySave();
-      }
-      end(hold);
-      return false;
-    }
-    holds.put(runId, hold);
     return true;
   }
 
-  private void end(Hold hold) {
-    hold.gate.ifPresentOrElse(Keeper.Gated::kill, hold.kept.keeper::kill);
+  /** Runs {@code action} when the reservation ends before the run does. */
+  synchronized void onEnd(String runId, Runnable action) {
+    Hold hold = holds.get(runId);
+    if (hold != null) {
+      hold.onEnd = action;
+      if (ending) {
+        action.run();
+      }
+    }
+  }
+
+  synchronized void mark(String runId, String word) {
+    Hold hold = holds.get(runId);
+    if (hold != null) {
+      openGate(hold);
+      hold.mark = Optional.of(word);
+      hold.gate.ifPresent(gate -> gate.mark(word));
+    }
+  }
+
+  synchronized void livesBy(String runId, int pid) {
+    Hold hold = holds.get(runId);
+    if (hold != null) {
+      openGate(hold);
+      hold.pid = OptionalInt.of(pid);
+      hold.gate.ifPresent(gate -> gate.livesBy(pid));
+      hold.gate = Optional.empty();
+    }
+  }
+
+  synchronized void holdBack(String why) {
+    reservation = reservation.heldBack(why);
+  }
+
+  /** Takes a run's part away; frees everything if nothing keeps the reservation any more. */
+  synchronized void unhold(String runId, Runnable first) {
+    Hold hold = holds.get(runId);
+    if (hold == null || over) {
+      return;
+    }
+    if (holds.size() == 1 && (ofRun || ending)) {
+      free(first);
+      return;
+    }
+    holds.remove(runId);
+    reservation = reservation.usedBy(holds.keySet());
+    end(hold);
+    if (holds.isEmpty() && own.isEmpty()) {
+      store.delete(reservation.id());
+    } else {
+      trySave();
+    }
+  }
+
+  private static void end(Hold hold) {
+    hold.gate.ifPresent(Keeper.Gated::kill);
+    hold.kept.kill();
   }
 
   // A keeper of an earlier daemon cannot be told anything, so another takes its place.
-  private void replace(Hold hold, Keeper.Gated gate) {
-    Keeper older = hold.kept.keeper;
-    hold.kept = kept(gate.keeper());
-    hold.gate = Optional.of(gate);
+  private void openGate(Hold hold) {
+    if (hold.gate.isEmpty() && shared) {
+      replace(hold, false);
+    }
+  }
+
+  // The former keeper stays in the record, so that one of the two is found whenever this process is
+  // killed.
+  private void replace(Hold hold, boolean withAllThatItKnows) {
+    Kept older = hold.kept;
+    Started started = start(Keeper::ofRun);
+    Keeper.Gated gate = started.gated;
+    hold.kept = started.kept(Optional.of(older));
     try {
       save();
     } catch (BerthException e) {
+      hold.kept = older;
       gate.kill();
       throw e;
     }
     gate.keep();
-    older.kill();
-  }
-
-  /** Whether its own time is over, though runs may still use it. */
-  boolean ending() {
-    return ending;
-  }
-
-  /** Its own time is over, but runs still use it: tells them, and is free when they have ended. */
-  void endWithRuns() {
-    if (!ending) {
-      ending = true;
-      expiration.ifPresent(timer -> timer.cancel(false));
-      List.copyOf(holds.values()).forEach(hold -> hold.onEnd.run());
+    if (!withAllThatItKnows) {
+      hold.gate = Optional.of(gate);
+      older.kill();
+      return;
+    }
+    hold.mark.ifPresent(gate::mark);
+    if (hold.gate.isPresent()) {
+      hold.gate.get().kill();
+      hold.gate = Optional.of(gate);
+    } else if (hold.pid.isPresent()) {
+      gate.livesBy(hold.pid.getAsInt());
+      older.kill();
+    } else {
+      // What the keeper of an earlier daemon lives by is known to nobody else. As long as nobody
+      // reaps it, it would seem to live.
+      gate.livesBy(older.keeper().pid());
+      older.keeper().ended();
     }
   }
 
-  void prolong(Optional<Duration> asked, Function<Duration, Expiry> expiryIn) {
-    if (lease.isEmpty() || ending) {
-      throw new BerthException(
-          Reason.CONFLICT,
-          reservation.id()
-              + (ending
-                  ? " has ended"
-                  : reservation.process().isPresent()
-                      ? " lives as long as process " + reservation.process().getAsInt()
-                      : ofRun
-                          ? " lives as long as its run"
-                          : " lives as long as its caller listens")
-              + (ending ? "" : " and needs no renewal"));
-    }
-    Duration next = asked.orElse(lease.get());
-    Optional<Kept> older = own;
-    Optional<Keeper.Gated> newer = Optional.empty();
-    if (older.isPresent()) {
-      if (!shared) {
-        throw cannotShare("be prolonged");
-      }
-      newer = Optional.of(Keeper.lasting(next, descriptors()));
-    }
-    lease = Optional.of(next);
-    reservation = reservation.expiring(expiryIn.apply(next));
-    if (newer.isEmpty()) {
-      if (held()) {
-        trySave();
-      }
+  private synchronized void replaceKeepers() {
+    if (over || !shared) {
       return;
     }
     try {
+      if (own.isPresent()) {
+        replaceOwn();
+      }
+      for (Hold hold : holds.values()) {
+        replace(hold, true);
+      }
+    } catch (BerthException e) {
+      log.warn(
+          "the keepers of {} do not have its new lock file: {}", reservation.id(), e.getMessage());
+    }
+  }
+
+  /**
+   * Its own time is over: frees everything, or if runs still use it tells them, and is free when
+   * they have ended.
+   *
+   * @param first run before anybody is told, unless that happened before
+   * @return whether it is free
+   */
+  synchronized boolean finish(Runnable first) {
+    if (over) {
+      return true;
+    }
+    if (holds.isEmpty()) {
+      free(first);
+    } else if (!ending) {
+      ending = true;
+      first.run();
+      expiration.ifPresent(timer -> timer.cancel(false));
+      List.copyOf(holds.values()).forEach(hold -> hold.onEnd.run());
+    }
+    return over;
+  }
+
+  /** Frees everything, for a run that it was granted for too: nobody has heard of it yet. */
+  synchronized void withdraw() {
+    if (!over) {
+      free(() -> {});
+    }
+  }
+
+  /** Whether its own time is over, though runs may still use it. */
+  synchronized boolean ending() {
+    return ending;
+  }
+
+  /**
+   * Prolongs it.
+   *
+   * @return false if it is over
+   */
+  synchronized boolean prolong(Optional<Duration> asked, Function<Duration, Expiry> expiryIn) {
+    if (over) {
+      return false;
+    }
+    if (lease.isEmpty() || ending) {
+      throw new BerthException(Reason.CONFLICT, reservation.id() + whyItCannotBeProlonged());
+    }
+    if (own.isPresent() && !shared) {
+      throw cannotShare("be prolonged");
+    }
+    Duration next = asked.orElse(lease.get());
+    Optional<Started> newer = own.map(older -> start(inherited -> Keeper.lasting(next, inherited)));
+    lease = Optional.of(next);
+    reservation = reservation.expiring(expiryIn.apply(next));
+    if (newer.isEmpty()) {
+      if (!holds.isEmpty()) {
+        trySave();
+      }
+      return true;
+    }
+    Optional<Kept> older = own;
+    try {
       keepBy(newer.get());
-      older.ifPresent(kept -> kept.keeper.kill());
+      older.ifPresent(Kept::kill);
     } catch (BerthException e) {
       // Should this process be killed too, the older keeper is not enough. But a full disk alone
       // must not end what runs.
       log.warn(
           "{} is prolonged, but that cannot be written down: {}", reservation.id(), e.getMessage());
     }
+    return true;
+  }
+
+  private String whyItCannotBeProlonged() {
+    if (ending) {
+      return " has ended";
+    }
+    return (process.isPresent()
+            ? " lives as long as process " + process.get().pid()
+            : ofRun ? " lives as long as its run" : " lives as long as its caller listens")
+        + " and needs no renewal";
   }
 
   /**
    * Starts another keeper in place of one that ended too early. False if this process has no part
-   * in the locks.
+   * in the locks, or it is over.
    */
-  boolean replaceKeeper(long nowNanos) {
-    if (!shared) {
+  synchronized boolean replaceKeeper() {
+    if (!shared || over) {
       return false;
     }
-    keepBy(
-        reservation.process().isPresent()
-            ? Keeper.untilEndOf(reservation.process().getAsInt(), descriptors())
-            : Keeper.lasting(
-                Duration.ofNanos(reservation.expires().orElseThrow().nanos() - nowNanos),
-                descriptors()));
+    replaceOwn();
     return true;
   }
 
-  /** Frees everything, and tells the caller if there is one. */
-  void free(LockProtocol protocol) {
+  private void replaceOwn() {
+    Optional<Kept> older = own;
+    if (process.isPresent()) {
+      keepBy(start(inherited -> Keeper.untilEndOf(process.get().pid(), inherited)));
+    } else {
+      long left = reservation.expires().orElseThrow().nanos() - protocol.nowNanos();
+      keepBy(start(inherited -> Keeper.lasting(Duration.ofNanos(Math.max(0, left)), inherited)));
+    }
+    older.ifPresent(Kept::kill);
+  }
+
+  // Keepers first, then the record, then the locks. Whoever kills this process in between leaves a
+  // record without a living keeper, which the next one drops, and locks that end with this process.
+  private void free(Runnable first) {
+    over = true;
+    first.run();
     expiration.ifPresent(timer -> timer.cancel(false));
+    boolean recorded = own.isPresent() || !holds.isEmpty();
+    // Without the locks of this process, the GPUs are free as soon as the keepers have ended.
     reservation.gpus().forEach(gpu -> protocol.freed(gpu.index()));
-    gpus.ifPresent(HeldGpus::close);
-    ports.close();
-    boolean recorded = own.isPresent() || held();
-    own.ifPresent(kept -> kept.keeper.kill());
+    own.ifPresent(Kept::kill);
     own = Optional.empty();
-    holds.values().forEach(this::end);
+    holds.values().forEach(HeldReservation::end);
     holds.clear();
     if (recorded) {
       store.delete(reservation.id());
     }
+    gpus.ifPresent(HeldGpus::close);
+    protocol.unguard(ports);
+    ports.close();
     listener.ifPresent(ReservationListener::ended);
   }
 
-  private void keepBy(Keeper.Gated gated) {
+  // The former keeper stays in the record, so that one of the two is found whenever this process is
+  // killed.
+  private void keepBy(Started started) {
     Optional<Kept> older = own;
-    own = Optional.of(kept(gated.keeper()));
+    own = Optional.of(started.kept(older));
     try {
       save();
     } catch (BerthException e) {
       own = older;
-      gated.kill();
+      started.gated.kill();
       throw e;
     }
-    gated.goOn();
+    started.gated.goOn();
   }
 
   // For what must go on also when it cannot be written down. What is left on disk then knows
@@ -428,17 +565,17 @@ final class HeldReservation {
   private void save() {
     Map<String, Kept> byRun = new LinkedHashMap<>();
     holds.forEach((run, hold) -> byRun.put(run, hold.kept));
-    store.save(new ReservationStore.Stored(reservation, requestId, ofRun, own, byRun));
+    store.save(
+        new ReservationStore.Stored(reservation, requestId, ofRun, lease, process, own, byRun));
   }
 
-  private Kept kept(Keeper keeper) {
-    return new Kept(keeper, gpus.map(HeldGpus::descriptors).orElse(List.of()), ports.descriptors());
-  }
-
-  private List<Integer> descriptors() {
-    List<Integer> descriptors = new ArrayList<>(gpus.map(HeldGpus::descriptors).orElse(List.of()));
-    descriptors.addAll(ports.descriptors());
-    return descriptors;
+  private Started start(Function<List<Integer>, Keeper.Gated> keeper) {
+    // Looked at once: meanwhile a file may be locked anew.
+    Map<String, List<Integer>> descriptors = new LinkedHashMap<>();
+    gpus.ifPresent(taken -> descriptors.putAll(taken.locks().descriptors()));
+    descriptors.putAll(ports.locks().descriptors());
+    return new Started(
+        keeper.apply(descriptors.values().stream().flatMap(List::stream).toList()), descriptors);
   }
 
   private BerthException cannotShare(String what) {

@@ -17,7 +17,6 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.OptionalInt;
-import java.util.OptionalLong;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -134,69 +133,16 @@ record Keeper(int pid, long started) {
 
   /** Whether this very process still runs. */
   boolean alive() {
-    return KernelFiles.startOf(pid).equals(OptionalLong.of(started));
+    return process().alive();
   }
 
   /** Completes when the process has ended. */
   CompletableFuture<Void> ended() {
-    CompletableFuture<Void> ended = new CompletableFuture<>();
-    Thread thread =
-        new Thread(
-            () -> {
-              awaitEnd();
-              reap(0);
-              ended.complete(null);
-            },
-            "keeper-" + pid);
-    thread.setDaemon(true);
-    thread.start();
-    return ended;
+    return process().ended(() -> reap(0));
   }
 
-  // Not ProcessHandle.onExit, if the kernel can do better: a process that is not our child is
-  // looked for only now and then, and is not missed until its parent has reaped it.
-  private void awaitEnd() {
-    OptionalInt process = open();
-    if (process.isEmpty()) {
-      ProcessHandle.of(pid)
-          .filter(running -> alive())
-          .ifPresent(running -> running.onExit().join());
-      return;
-    }
-    try {
-      Memory pollFd = new Memory(8);
-      pollFd.setInt(0, process.getAsInt());
-      pollFd.setInt(4, LibC.POLLIN);
-      while (alive()) {
-        poll(pollFd);
-      }
-    } finally {
-      LibC.INSTANCE.close(process.getAsInt());
-    }
-  }
-
-  private static void poll(Memory pollFd) {
-    try {
-      LibC.INSTANCE.poll(pollFd, new NativeLong(1), -1);
-    } catch (LastErrorException e) {
-      if (e.getErrorCode() != LibC.EINTR) {
-        throw e;
-      }
-    }
-  }
-
-  /** A descriptor of this very process; empty if it has ended, or the kernel is too old. */
-  private OptionalInt open() {
-    try {
-      int process = syscall(LibC.SYS_pidfd_open, pid, 0);
-      if (alive()) {
-        return OptionalInt.of(process);
-      }
-      LibC.INSTANCE.close(process);
-    } catch (LastErrorException e) {
-      // As described.
-    }
-    return OptionalInt.empty();
+  private KnownProcess process() {
+    return new KnownProcess(pid, started);
   }
 
   /**
@@ -204,14 +150,14 @@ record Keeper(int pid, long started) {
    * does not allow that to this user, or the keeper has ended.
    */
   Optional<List<Integer>> share(List<Integer> descriptors) {
-    OptionalInt process = open();
+    OptionalInt process = process().open();
     if (process.isEmpty()) {
       return Optional.empty();
     }
     List<Integer> shared = new ArrayList<>();
     try {
       for (int descriptor : descriptors) {
-        shared.add(syscall(LibC.SYS_pidfd_getfd, process.getAsInt(), descriptor));
+        shared.add(KnownProcess.syscall(LibC.SYS_pidfd_getfd, process.getAsInt(), descriptor));
       }
       return Optional.of(shared);
     } catch (LastErrorException e) {
@@ -222,12 +168,6 @@ record Keeper(int pid, long started) {
     }
   }
 
-  private static int syscall(int number, int a, int b) {
-    return LibC.INSTANCE
-        .syscall(new NativeLong(number), new NativeLong(a), new NativeLong(b), new NativeLong(0))
-        .intValue();
-  }
-
   /** Ends the process, and so its part in the locks. */
   void kill() {
     if (!alive()) {
@@ -236,7 +176,8 @@ record Keeper(int pid, long started) {
       return;
     }
     try {
-      LibC.INSTANCE.kill(pid, LibC.SIGKILL);
+      // With all of its group, whose leader it is: what it waits with has inherited the locks too.
+      LibC.INSTANCE.kill(-pid, LibC.SIGKILL);
       ended().get(1, TimeUnit.SECONDS);
     } catch (LastErrorException e) {
       // It was faster.
@@ -257,7 +198,12 @@ record Keeper(int pid, long started) {
 
   private static Gated gated(String script, List<Integer> descriptors, String... arguments) {
     int[] pipe = new int[2];
-    LibC.INSTANCE.pipe2(pipe, LibC.O_CLOEXEC);
+    try {
+      LibC.INSTANCE.pipe2(pipe, LibC.O_CLOEXEC);
+    } catch (LastErrorException e) {
+      throw new BerthException(
+          Reason.UNAVAILABLE, "cannot start a process to keep locks: " + e.getMessage(), e);
+    }
     try {
       List<String> words = new ArrayList<>(List.of("/bin/sh", "-c", script, "sh"));
       words.addAll(List.of(arguments));

@@ -2,6 +2,7 @@ package berth.server.reservation;
 
 import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.OptionalLong;
@@ -18,6 +19,16 @@ public final class KernelFiles {
       return firstLine(BOOT_ID);
     } catch (IOException e) {
       return "unknown";
+    }
+  }
+
+  /** Whether this process is root, whatever that user is called. */
+  public static boolean isRoot() {
+    try {
+      // The folder, not a file in it: those are root's in a process that must not be looked into.
+      return (int) Files.getAttribute(Path.of("/proc/self"), "unix:uid") == 0;
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
     }
   }
 

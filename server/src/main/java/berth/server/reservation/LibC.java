@@ -24,10 +24,13 @@ interface LibC extends Library {
   int ENOSPC = 28;
   int EROFS = 30;
 
+  int O_RDONLY = 0;
   int O_RDWR = 02;
   int O_CREAT = 0100;
   int O_EXCL = 0200;
-  int O_NOFOLLOW = 0400000;
+  int O_NONBLOCK = 04000;
+  // Has another number on ARM.
+  int O_NOFOLLOW = System.getProperty("os.arch").matches("aarch64|arm") ? 0100000 : 0400000;
   int O_CLOEXEC = 02000000;
 
   int F_SETFD = 2;

@@ -20,13 +20,23 @@ public sealed interface Lifetime {
     }
   }
 
-  /** As long as a process of this machine. Goes on without this process. */
-  record OfProcess(int pid) implements Lifetime {
-    public OfProcess {
-      if (pid < 1 || ProcessHandle.of(pid).isEmpty()) {
-        throw new BerthException(
-            Reason.INVALID, "there is no process " + pid + " on this server to live by");
-      }
+  /**
+   * As long as a process of this machine. Goes on without this process.
+   *
+   * @param started see {@link KernelFiles#startOf}: not as long as a later one of the same id
+   */
+  record OfProcess(int pid, long started) implements Lifetime {
+    /** As long as the process that has this id now. */
+    public OfProcess(int pid) {
+      this(pid, started(pid));
+    }
+
+    private static long started(int pid) {
+      return KernelFiles.startOf(pid)
+          .orElseThrow(
+              () ->
+                  new BerthException(
+                      Reason.INVALID, "there is no process " + pid + " on this server to live by"));
     }
   }
 

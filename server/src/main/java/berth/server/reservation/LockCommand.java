@@ -1,6 +1,7 @@
 package berth.server.reservation;
 
 import berth.command.GpuOptions;
+import berth.command.Vitals;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.gpu.GpuMonitor;
@@ -95,8 +96,7 @@ public final class LockCommand implements Callable<Integer> {
   }
 
   private GpuMonitor monitor() {
-    var timing =
-        new GpuMonitor.Timing(Duration.ofSeconds(1), Duration.ofMinutes(1), DRIVER_PATIENCE);
+    var timing = new GpuMonitor.Timing(Duration.ofSeconds(1), DRIVER_PATIENCE);
     return simulateGpus.isPresent()
         ? GpuMonitor.ofSimulation(simulateGpus.get(), "lock", timing)
         : GpuMonitor.ofNvml(Optional.empty(), timing);
@@ -108,16 +108,34 @@ public final class LockCommand implements Callable<Integer> {
         new GpuWish(
             gpuOptions.count(), gpuOptions.ids(), gpuOptions.minFreeMemory(), gpuOptions.model());
     wish.checkAgainst(gpus.newest());
+    if (!GpuWish.readable(gpus.newest())) {
+      throw wish.refusal(gpus.newest());
+    }
     Optional<Duration> limit = gpuOptions.waitAtMost();
     boolean waits = limit.isEmpty() || !limit.get().isZero();
-    try (LockProtocol protocol = new LockProtocol(new LockFolder(lockDir), gpus, ignoreStrangers);
+    try (LockProtocol protocol =
+            new LockProtocol(new LockFolder(lockDir), gpus, ignoreStrangers, new Vitals());
         Claim claim = new Claim(protocol, wish)) {
       limit.filter(time -> waits).ifPresent(time -> cancelAfter(time, claim, wish));
-      HeldGpus held = claim.run(waits, () -> System.err.println("berth: waiting for GPUs"));
+      claim.place(
+          protocol
+              .queue()
+              .take(claim.placeWait())
+              .orElseThrow(() -> claim.cancelled().orElseThrow()));
+      HeldGpus held =
+          claim.run(
+              waits,
+              why ->
+                  System.err.println(
+                      "berth: waiting for GPUs" + (why.isEmpty() ? "" : ": " + why)));
       int self = (int) ProcessHandle.current().pid();
       held.describe(
           "berth lock (pid " + self + ") of " + System.getProperty("user.name") + ": " + shown());
-      Keeper.untilEndOf(self, held.descriptors()).goOn();
+      // The keeper cannot guard its locks against cleaners of the lock folder. A berthd does that
+      // for it, see StandIns; without one, nobody does.
+      Keeper.untilEndOf(
+              self, held.locks().descriptors().values().stream().flatMap(List::stream).toList())
+          .goOn();
       return environment(held);
     }
   }

@@ -13,6 +13,7 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Objects;
 import java.util.OptionalInt;
 
@@ -22,6 +23,11 @@ import java.util.OptionalInt;
  * that inherits the descriptor. Not safe for several threads.
  */
 final class LockFile implements AutoCloseable {
+  /** Bytes of a file; a length of 0 reaches to the end of every possible file. */
+  record Range(long start, long length) {
+    static final Range WHOLE = new Range(0, 0);
+  }
+
   private final Path path;
   private final int fd;
   private final boolean created;
@@ -39,6 +45,12 @@ final class LockFile implements AutoCloseable {
    * @throws BerthException if that is impossible; the message says why and what to do
    */
   static LockFile open(Path path) {
+    // For all users of the machine.
+    return open(path, 0666);
+  }
+
+  /** The same; if it has to be made, with these permissions whatever the umask. */
+  static LockFile open(Path path, int mode) {
     int flags = LibC.O_RDWR | LibC.O_CLOEXEC | LibC.O_NOFOLLOW;
     while (true) {
       try {
@@ -51,15 +63,29 @@ final class LockFile implements AutoCloseable {
         }
       }
       try {
-        int fd = LibC.INSTANCE.open(path.toString(), flags | LibC.O_CREAT | LibC.O_EXCL, 0666);
+        int fd = LibC.INSTANCE.open(path.toString(), flags | LibC.O_CREAT | LibC.O_EXCL, mode);
         // The umask must not shut out the other users of this machine.
-        LibC.INSTANCE.fchmod(fd, 0666);
+        LibC.INSTANCE.fchmod(fd, mode);
         return new LockFile(path, fd, true);
       } catch (LastErrorException e) {
         if (e.getErrorCode() != LibC.EEXIST) {
           throw unusable(path, "make", e);
         }
       }
+    }
+  }
+
+  /**
+   * Whether there is such a file and nobody has a lock on it. Only looks: takes no lock, not even
+   * for a moment, and needs no right to write. False also if that cannot be found out.
+   */
+  static boolean isProvenFree(Path path) {
+    // Without waiting, should it be a pipe.
+    int flags = LibC.O_RDONLY | LibC.O_CLOEXEC | LibC.O_NOFOLLOW | LibC.O_NONBLOCK;
+    try (LockFile file = new LockFile(path, LibC.INSTANCE.open(path.toString(), flags, 0), false)) {
+      return file.foreign(0, 0) == null;
+    } catch (LastErrorException e) {
+      return false;
     }
   }
 
@@ -76,6 +102,15 @@ final class LockFile implements AutoCloseable {
     return fd;
   }
 
+  /** Gives it these permissions, if it is ours. */
+  void restrictTo(int mode) {
+    try {
+      LibC.INSTANCE.fchmod(fd, mode);
+    } catch (LastErrorException e) {
+      throw unusable(path, "restrict", e);
+    }
+  }
+
   /** Whether opening it had to make it. */
   boolean created() {
     return created;
@@ -84,6 +119,11 @@ final class LockFile implements AutoCloseable {
   /** Locks the whole file if nobody else has a lock on it. */
   boolean tryLock() {
     return tryLock(LibC.F_WRLCK, 0, 0);
+  }
+
+  /** Locks these, until one of them is somebody else's. */
+  boolean tryLock(List<Range> ranges) {
+    return ranges.stream().allMatch(range -> tryLock(LibC.F_WRLCK, range.start, range.length));
   }
 
   boolean tryLock(short type, long start, long length) {
@@ -126,7 +166,7 @@ final class LockFile implements AutoCloseable {
    * A lock of somebody else. The pid is empty for locks that belong to no process, such as Berth's
    * own.
    */
-  record Foreign(OptionalInt pid, long start, long length) {}
+  record Foreign(OptionalInt pid, boolean exclusive, long start, long length) {}
 
   /** Some lock of somebody else in this range, or null. */
   Foreign foreign(long start, long length) {
@@ -137,7 +177,10 @@ final class LockFile implements AutoCloseable {
     }
     int pid = flock.getInt(24);
     return new Foreign(
-        pid > 0 ? OptionalInt.of(pid) : OptionalInt.empty(), flock.getLong(8), flock.getLong(16));
+        pid > 0 ? OptionalInt.of(pid) : OptionalInt.empty(),
+        flock.getShort(0) == LibC.F_WRLCK,
+        flock.getLong(8),
+        flock.getLong(16));
   }
 
   /**

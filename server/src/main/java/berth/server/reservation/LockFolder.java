@@ -7,6 +7,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.List;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.UUID;
@@ -23,6 +24,9 @@ final class LockFolder {
 
   /** How the names of the GPUs' lock files begin. */
   static final String GPU_PREFIX = "tmp_lock_gpu";
+
+  /** How the names of all lock files begin. */
+  static final String PREFIX = "tmp_lock_";
 
   private static final int DESCRIPTION_BYTES = 512;
 
@@ -97,16 +101,16 @@ final class LockFolder {
   }
 
   /**
-   * Locks the file that has taken the place of one we hold. Does not wait for whom we hold it
-   * against.
+   * Locks parts of the file that has taken the place of one we hold. Does not wait for whom we hold
+   * it against.
    */
-  static Optional<LockFile> relock(Path path) {
-    Optional<LockFile> made = makeLocked(path);
+  static Optional<LockFile> relock(Path path, List<LockFile.Range> ranges) {
+    Optional<LockFile> made = makeLocked(path, ranges);
     if (made.isPresent()) {
       return made;
     }
     LockFile file = LockFile.open(path);
-    if (file.tryLock()) {
+    if (file.tryLock(ranges)) {
       return Optional.of(file);
     }
     file.close();
@@ -114,11 +118,11 @@ final class LockFolder {
   }
 
   // Locked before it has its name, so that nobody comes in between. Empty if there is one already.
-  private static Optional<LockFile> makeLocked(Path path) {
+  private static Optional<LockFile> makeLocked(Path path, List<LockFile.Range> ranges) {
     Path unnamed = path.resolveSibling(".berth-" + UUID.randomUUID());
     LockFile file = LockFile.open(unnamed);
     try {
-      if (file.tryLock()) {
+      if (file.tryLock(ranges)) {
         Files.createLink(path, unnamed);
         return Optional.of(LockFile.adopt(path, file.fd()));
       }
@@ -174,7 +178,11 @@ final class LockFolder {
     }
   }
 
-  private static LockFile settled(Path path) {
+  /**
+   * Opens a lock file; one that had to be made only after those who may have held an older one had
+   * time to lock it.
+   */
+  static LockFile settled(Path path) {
     LockFile file = LockFile.open(path);
     if (file.created()) {
       try {

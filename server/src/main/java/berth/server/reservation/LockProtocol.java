@@ -1,5 +1,6 @@
 package berth.server.reservation;
 
+import berth.command.Vitals;
 import berth.server.gpu.GpuMonitor;
 import java.io.IOException;
 import java.nio.file.ClosedWatchServiceException;
@@ -14,6 +15,8 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -25,15 +28,24 @@ import org.slf4j.LoggerFactory;
 final class LockProtocol implements AutoCloseable {
   private static final Logger log = LoggerFactory.getLogger(LockProtocol.class);
 
+  // Lock files are looked at also without any event: the folder may be another one, or of a kind
+  // that tells nothing. Sooner if somebody was faster to lock a new file, and may let go of it.
+  private static final long LOOK_SECONDS = 5;
+  private static final long LOST_SECONDS = 1;
+
   private final LockFolder folder;
   private final TicketQueue queue;
   private final GpuMonitor gpus;
   private final boolean ignoreStrangers;
   private final Set<HeldGpus> held = ConcurrentHashMap.newKeySet();
+  private final Set<Guarded> guarded = ConcurrentHashMap.newKeySet();
+  private final StandIns standIns;
   private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
   private final Set<Integer> gathered = ConcurrentHashMap.newKeySet();
   private final Map<Integer, Long> freedAtNanos = new ConcurrentHashMap<>();
   private final WatchService watch;
+  private volatile boolean closed;
+  private boolean lost;
 
   // Threads that wait in the kernel, one for each awaited lock file.
   private final ExecutorService waiters =
@@ -44,12 +56,16 @@ final class LockProtocol implements AutoCloseable {
             return thread;
           });
 
-  LockProtocol(LockFolder folder, GpuMonitor gpus, boolean ignoreStrangers) {
+  LockProtocol(LockFolder folder, GpuMonitor gpus, boolean ignoreStrangers, Vitals vitals) {
     this.folder = folder;
     this.queue = new TicketQueue(folder);
     this.gpus = gpus;
     this.ignoreStrangers = ignoreStrangers;
-    this.watch = startGuard();
+    this.standIns =
+        new StandIns(folder, waiters, index -> holds(index) || gathered.contains(index));
+    this.watch = watchFolder();
+    standIns.look(gpus.newest().gpus().size());
+    vitals.start("lock-guard", this::guardOnce);
   }
 
   LockFolder folder() {
@@ -72,16 +88,33 @@ final class LockProtocol implements AutoCloseable {
     return waiters;
   }
 
-  /** Notes that this process holds {@code gpus} from now on. */
-  void remember(HeldGpus gpus) {
+  /**
+   * Notes that this process holds {@code gpus} from now on.
+   *
+   * @return false if somebody else has locked one of them, because its file was replaced between
+   *     the locking and now
+   */
+  boolean remember(HeldGpus gpus) {
     held.add(gpus);
+    return guard(gpus);
+  }
+
+  /** Guards lock files from now on. False if somebody else has locked one of them. */
+  boolean guard(Guarded files) {
+    guarded.add(files);
     // It may have happened between the locking and now.
-    gpus.relockReplaced();
+    return files.lockReplaced();
+  }
+
+  /** No longer guards what is free. */
+  void unguard(Guarded files) {
+    guarded.remove(files);
   }
 
   /** Notes that this process has released {@code gpus}, and tells who listens. */
   void forget(HeldGpus gpus) {
     held.remove(gpus);
+    unguard(gpus);
     listeners.forEach(Runnable::run);
   }
 
@@ -90,10 +123,34 @@ final class LockProtocol implements AutoCloseable {
     return held.stream().anyMatch(gpus -> gpus.has(index));
   }
 
-  /** Runs {@code listener} whenever this process has released GPUs. Run the result to end that. */
+  /**
+   * Runs {@code listener} whenever this process has released GPUs, and when lock files were made or
+   * removed. Run the result to end that.
+   */
   Runnable listen(Runnable listener) {
     listeners.add(listener);
     return () -> listeners.remove(listener);
+  }
+
+  /** Does something soon, in a thread of its own. */
+  void later(Runnable task) {
+    try {
+      waiters.execute(
+          () -> {
+            try {
+              task.run();
+            } catch (RuntimeException | Error e) {
+              log.error("what had to be done about lock files failed", e);
+            }
+          });
+    } catch (RejectedExecutionException e) {
+      // The process ends.
+    }
+  }
+
+  /** The present on the machine's monotonic clock. */
+  long nowNanos() {
+    return gpus.nowNanos();
   }
 
   /** The GPUs that a claim of this process holds so far. */
@@ -116,7 +173,9 @@ final class LockProtocol implements AutoCloseable {
 
   @Override
   public void close() {
+    closed = true;
     waiters.shutdownNow();
+    standIns.close();
     try {
       watch.close();
     } catch (IOException e) {
@@ -124,43 +183,70 @@ final class LockProtocol implements AutoCloseable {
     }
   }
 
-  private WatchService startGuard() {
+  private WatchService watchFolder() {
     try {
       WatchService service = folder.path().getFileSystem().newWatchService();
-      // A rename onto a lock file is a creation, not a deletion.
-      folder
-          .path()
-          .register(
-              service, StandardWatchEventKinds.ENTRY_DELETE, StandardWatchEventKinds.ENTRY_CREATE);
-      Thread guard = new Thread(() -> guard(service), "lock-guard");
-      guard.setDaemon(true);
-      guard.start();
+      register(service);
       return service;
     } catch (IOException e) {
       throw new IllegalStateException("cannot watch " + folder.path(), e);
     }
   }
 
-  private void guard(WatchService service) {
+  private void register(WatchService service) throws IOException {
+    // A rename onto a lock file is a creation, not a deletion.
+    folder
+        .path()
+        .register(
+            service, StandardWatchEventKinds.ENTRY_DELETE, StandardWatchEventKinds.ENTRY_CREATE);
+  }
+
+  private boolean guardOnce() throws InterruptedException {
     try {
-      while (true) {
-        WatchKey key = service.take();
-        // Other people's files come and go in this folder all the time.
-        if (key.pollEvents().stream().anyMatch(LockProtocol::concernsALock)) {
-          held.forEach(HeldGpus::relockReplaced);
-        }
-        if (!key.reset()) {
-          log.error("the lock folder {} is gone", folder.path());
-          return;
-        }
+      WatchKey key = watch.poll(lost ? LOST_SECONDS : LOOK_SECONDS, TimeUnit.SECONDS);
+      // Other people's files come and go in this folder all the time.
+      boolean concerned =
+          key == null || key.pollEvents().stream().anyMatch(LockProtocol::concernsALock);
+      if (key == null || !key.reset()) {
+        // The folder itself may be another one by now.
+        register(watch);
       }
-    } catch (InterruptedException | ClosedWatchServiceException e) {
+      if (concerned) {
+        guardAll();
+      }
+    } catch (ClosedWatchServiceException e) {
       // The process ends.
+      return false;
+    } catch (IOException e) {
+      if (!lost) {
+        log.error("cannot watch the lock folder {}: {}", folder.path(), e.toString());
+      }
+      lost = true;
+      TimeUnit.SECONDS.sleep(LOST_SECONDS);
     }
+    return !closed;
+  }
+
+  private void guardAll() {
+    lost = false;
+    for (Guarded files : guarded) {
+      try {
+        lost |= !files.lockReplaced();
+      } catch (RuntimeException e) {
+        // What is wrong with one file is no reason to leave the others alone.
+        log.error("a lock file cannot be guarded", e);
+        lost = true;
+      }
+    }
+    if (!closed) {
+      standIns.look(gpus.newest().gpus().size());
+    }
+    // A claim looks after what it has gathered so far.
+    listeners.forEach(Runnable::run);
   }
 
   private static boolean concernsALock(WatchEvent<?> event) {
     return event.kind() == StandardWatchEventKinds.OVERFLOW
-        || event.context().toString().startsWith(LockFolder.GPU_PREFIX);
+        || event.context().toString().startsWith(LockFolder.PREFIX);
   }
 }

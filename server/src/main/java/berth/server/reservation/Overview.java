@@ -35,8 +35,10 @@ public record Overview(
    *
    * @param since for people
    * @param sinceNanos for measuring, on a clock that never jumps
+   * @param because what is wrong with this server; empty if the GPUs are only in use
    */
-  public record Waiting(ReservationRequest request, Instant since, long sinceNanos) {}
+  public record Waiting(
+      ReservationRequest request, Instant since, long sinceNanos, String because) {}
 
   /** A GPU that somebody else has locked. */
   public record LockedByOther(int index, String uuid, OptionalInt pid, String description) {}

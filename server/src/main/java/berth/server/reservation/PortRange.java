@@ -6,6 +6,7 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.nio.file.Path;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
@@ -23,6 +24,7 @@ final class PortRange {
 
   private final List<Integer> ports;
   private final String name;
+  private final Set<Integer> given = new HashSet<>();
   private int next;
 
   private PortRange(List<Integer> ports, String name) {
@@ -83,28 +85,56 @@ final class PortRange {
    */
   synchronized HeldPorts take(LockFolder folder, int count) {
     if (count == 0) {
-      return HeldPorts.NONE;
+      return new HeldPorts(List.of(), List.of(), () -> {});
     }
-    LockFile file = LockFile.open(folder.ports());
-    TreeSet<Integer> taken = new TreeSet<>();
-    // Goes round, so that a port rests for a while after its release.
-    for (int tried = 0; tried < ports.size() && taken.size() < count; tried++) {
-      int port = ports.get(next);
-      next = (next + 1) % ports.size();
-      if (file.tryLock(LibC.F_WRLCK, port, 1)) {
-        if (nobodyListensOn(port)) {
-          taken.add(port);
-        } else {
-          file.unlock(port, 1);
+    while (true) {
+      LockFile file = LockFolder.settled(folder.ports());
+      TreeSet<Integer> taken = new TreeSet<>();
+      // Goes round, so that a port rests for a while after its release.
+      for (int tried = 0; tried < ports.size() && taken.size() < count; tried++) {
+        int port = ports.get(next);
+        next = (next + 1) % ports.size();
+        // Not those that this process gave out under a file that was removed since.
+        if (!given.contains(port) && file.tryLock(LibC.F_WRLCK, port, 1)) {
+          if (nobodyListensOn(port)) {
+            taken.add(port);
+          } else {
+            file.unlock(port, 1);
+          }
         }
       }
-    }
-    if (taken.size() < count) {
+      if (taken.size() < count) {
+        file.close();
+        throw new BerthException(
+            Reason.EXHAUSTED, count + " ports asked, " + taken.size() + " free in " + name);
+      }
+      if (file.isCurrent()) {
+        return held(folder, List.copyOf(taken), List.of(file));
+      }
       file.close();
-      throw new BerthException(
-          Reason.EXHAUSTED, count + " ports asked, " + taken.size() + " free in " + name);
     }
-    return new HeldPorts(List.copyOf(taken), file);
+  }
+
+  /**
+   * Goes on with ports that were taken by an earlier process.
+   *
+   * @param files open files in which they are locked; none if this process has no part in that
+   */
+  synchronized HeldPorts adopt(LockFolder folder, List<Integer> taken, List<LockFile> files) {
+    return held(folder, taken, files);
+  }
+
+  private HeldPorts held(LockFolder folder, List<Integer> taken, List<LockFile> files) {
+    given.addAll(taken);
+    List<LockFile.Range> bytes = taken.stream().map(port -> new LockFile.Range(port, 1)).toList();
+    return new HeldPorts(
+        taken,
+        files.isEmpty() ? List.of() : List.of(new HeldLock(folder.ports(), bytes, files)),
+        () -> free(taken));
+  }
+
+  private synchronized void free(List<Integer> taken) {
+    taken.forEach(given::remove);
   }
 
   private static boolean nobodyListensOn(int port) {

@@ -94,9 +94,11 @@ public final class ReservationGrpcService
     }
 
     @Override
-    public void queued(int ahead) {
+    public void queued(int ahead, String because) {
       pump.send(
-          ReserveResponse.newBuilder().setQueued(Queued.newBuilder().setAhead(ahead)).build());
+          ReserveResponse.newBuilder()
+              .setQueued(Queued.newBuilder().setAhead(ahead).setWaitingBecause(because))
+              .build());
     }
 
     @Override

@@ -5,10 +5,13 @@ import berth.rpc.BerthException;
 /** Told what becomes of one request. Must not block. */
 public interface ReservationListener {
   /**
-   * So many requests are before this one. Called whenever that changes, and not at all if nobody
-   * has to wait.
+   * So many requests are before this one. Called whenever that or the reason changes, and not at
+   * all if nobody has to wait.
+   *
+   * @param because what is wrong with this server, so that nobody gets on, as a sentence for
+   *     people; empty if the GPUs are only in use
    */
-  void queued(int ahead);
+  void queued(int ahead, String because);
 
   /** Called once, unless it failed. */
   void granted(Reservation reservation);

@@ -2,6 +2,7 @@ package berth.server.reservation;
 
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
+import berth.rpc.PlainText;
 import berth.rpc.Reason;
 import berth.v1.GpuRequest;
 import berth.v1.ListReservationsResponse;
@@ -15,6 +16,9 @@ import java.util.Optional;
 
 /** Reads and writes the messages of {@code berth/v1/reservation.proto}. */
 public final class ReservationMessages {
+  // Of what people read in one line. Records have limits of their own below that.
+  private static final int LONGEST_TEXT = 200;
+
   private final String serverName;
 
   public ReservationMessages(String serverName) {
@@ -27,9 +31,20 @@ public final class ReservationMessages {
         request.getPortCount(),
         waitAtMost(request.getWait()),
         lifetime(request.getLifetime()),
-        new Reservation.Owner(request.getOwner().getUser(), request.getOwner().getHost()),
-        request.getPurpose(),
-        request.getRequestId());
+        owner(request.getOwner()),
+        PlainText.check("the purpose", request.getPurpose(), LONGEST_TEXT),
+        PlainText.check("the request id", request.getRequestId(), LONGEST_TEXT));
+  }
+
+  /**
+   * Who asks.
+   *
+   * @throws BerthException INVALID if that is not plain text
+   */
+  public static Reservation.Owner owner(berth.v1.Owner owner) {
+    return new Reservation.Owner(
+        PlainText.check("the owner's user name", owner.getUser(), LONGEST_TEXT),
+        PlainText.check("the owner's host name", owner.getHost(), LONGEST_TEXT));
   }
 
   public static GpuWish wish(GpuRequest request) {
@@ -37,11 +52,12 @@ public final class ReservationMessages {
     if (given && request.getExactly().getIdsCount() == 0) {
       throw invalid("given GPUs are asked for, but none is named");
     }
+    request.getExactly().getIdsList().forEach(id -> PlainText.check("a GPU", id, LONGEST_TEXT));
     return new GpuWish(
         request.getCount(),
         given ? request.getExactly().getIdsList() : List.of(),
         request.getMinFreeMemoryBytes(),
-        request.getModel());
+        PlainText.check("the GPU model", request.getModel(), LONGEST_TEXT));
   }
 
   public static Optional<Duration> waitAtMost(WaitTime wait) {
@@ -130,6 +146,7 @@ public final class ReservationMessages {
                 .orElse(0))
         .setPortCount(request.ports())
         .setSince(Messages.timestamp(waiting.since()))
+        .setWaitingBecause(waiting.because())
         .build();
   }
 

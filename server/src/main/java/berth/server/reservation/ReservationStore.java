@@ -2,16 +2,18 @@ package berth.server.reservation;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.server.reservation.HeldReservation.Kept;
 import berth.server.reservation.Reservation.Expiry;
 import berth.server.reservation.Reservation.HeldGpu;
 import berth.server.reservation.Reservation.Owner;
+import berth.server.state.DamagedFileException;
+import berth.server.state.DurableFiles;
+import berth.server.state.RecordFile;
+import berth.server.state.StateFolder;
 import java.io.IOException;
-import java.io.Reader;
-import java.io.Writer;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
+import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -28,17 +30,22 @@ import org.slf4j.LoggerFactory;
 
 /**
  * The folder in which a daemon remembers, over its own end, the reservations that go on without it,
- * and whether it drains. One daemon uses it at a time.
+ * and whether it drains. One daemon uses it at a time; any thread of it may call, for each
+ * reservation one at a time.
  */
 final class ReservationStore implements AutoCloseable {
   private static final Logger log = LoggerFactory.getLogger(ReservationStore.class);
+  private static final String PREFIX = "r-";
   private static final String SUFFIX = ".reservation";
-  private static final String UNFINISHED = ".new";
+  private static final String LOCK = "lock";
+  private static final int OWN_LOCK_MODE = 0600;
 
   /**
    * A reservation with what it takes to go on with it.
    *
    * @param ofRun whether it has no life but that of its run
+   * @param lease for how long it was granted or prolonged, if for a time
+   * @param process the process it lives by
    * @param own the keeper of its own life
    * @param holds the keepers of its runs, by run
    */
@@ -46,19 +53,27 @@ final class ReservationStore implements AutoCloseable {
       Reservation reservation,
       String requestId,
       boolean ofRun,
+      Optional<Duration> lease,
+      Optional<KnownProcess> process,
       Optional<Kept> own,
-      Map<String, Kept> holds) {}
+      Map<String, Kept> holds) {
+    boolean goesOn() {
+      return own.isPresent() || !holds.isEmpty();
+    }
+  }
 
   private final Path folder;
+  private final DurableFiles files;
   private final LockFile lock;
 
   /**
    * @throws BerthException if the folder cannot be used, or another daemon uses it
    */
-  ReservationStore(Path folder) {
+  ReservationStore(Path folder, DurableFiles files) {
     this.folder = folder.toAbsolutePath();
+    this.files = files;
     try {
-      Files.createDirectories(this.folder);
+      StateFolder.create(this.folder);
     } catch (IOException e) {
       throw new BerthException(
           Reason.UNAVAILABLE,
@@ -69,7 +84,7 @@ final class ReservationStore implements AutoCloseable {
               + "); choose another with --state-dir",
           e);
     }
-    lock = LockFile.open(this.folder.resolve("lock"));
+    lock = LockFile.open(lockOf(folder), OWN_LOCK_MODE);
     if (!lock.tryLock()) {
       lock.close();
       throw new BerthException(
@@ -78,22 +93,17 @@ final class ReservationStore implements AutoCloseable {
               + this.folder
               + "; give this one another --name or --state-dir");
     }
+    lock.restrictTo(OWN_LOCK_MODE);
+  }
+
+  /** Which file whoever serves a folder has locked. */
+  static Path lockOf(Path folder) {
+    return folder.toAbsolutePath().resolve(LOCK);
   }
 
   @Override
   public void close() {
     lock.close();
-  }
-
-  /** Whether some process, this one included, has opened a folder. */
-  static boolean inUse(Path folder) {
-    Path file = folder.toAbsolutePath().resolve("lock");
-    if (!Files.exists(file)) {
-      return false;
-    }
-    try (LockFile other = LockFile.open(file)) {
-      return !other.tryLock();
-    }
   }
 
   boolean draining() {
@@ -107,46 +117,17 @@ final class ReservationStore implements AutoCloseable {
       } else if (!draining()) {
         Files.createFile(drainFile());
       }
+      files.flush(folder);
     } catch (IOException e) {
       throw unwritable(e);
     }
   }
 
+  /** Writes a reservation down; it is on disk when this returns. */
   void save(Stored stored) {
-    Reservation reservation = stored.reservation;
-    Properties record = new Properties();
-    record.setProperty("boot", KernelFiles.bootId());
-    record.setProperty("id", reservation.id());
-    record.setProperty(
-        "gpus",
-        reservation.gpus().stream()
-            .map(gpu -> gpu.index() + "=" + gpu.uuid())
-            .collect(Collectors.joining(",")));
-    record.setProperty("ports", join(reservation.ports()));
-    record.setProperty("user", reservation.owner().user());
-    record.setProperty("host", reservation.owner().host());
-    record.setProperty("purpose", reservation.purpose());
-    record.setProperty("granted", reservation.granted().toString());
-    reservation
-        .expires()
-        .ifPresent(
-            expiry -> {
-              record.setProperty("expires", expiry.wall().toString());
-              record.setProperty("expires.nanos", Long.toString(expiry.nanos()));
-            });
-    reservation.process().ifPresent(pid -> record.setProperty("process", Integer.toString(pid)));
-    record.setProperty("request", stored.requestId);
-    record.setProperty("of-run", Boolean.toString(stored.ofRun));
-    stored.own.ifPresent(kept -> record.setProperty("keeper", text(kept)));
-    record.setProperty("runs", String.join(",", stored.holds.keySet()));
-    stored.holds.forEach((run, kept) -> record.setProperty("keeper." + run, text(kept)));
-    Path target = file(reservation.id());
-    Path temporary = folder.resolve(reservation.id() + UNFINISHED);
+    Path file = file(stored.reservation.id());
     try {
-      try (Writer writer = Files.newBufferedWriter(temporary)) {
-        record.store(writer, null);
-      }
-      Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE);
+      files.replace(file, RecordFile.content(properties(stored)));
     } catch (IOException e) {
       throw unwritable(e);
     }
@@ -160,98 +141,143 @@ final class ReservationStore implements AutoCloseable {
     }
   }
 
-  /** What still goes on of what was saved; the rest is deleted. */
+  /**
+   * What still goes on of what was saved. The rest is deleted, but for what cannot be read: that is
+   * set aside.
+   */
   List<Stored> load() {
     List<Stored> found = new ArrayList<>();
-    try (Stream<Path> files = Files.list(folder)) {
-      for (Path path : files.filter(ReservationStore::isOurs).sorted().toList()) {
+    List<Path> all;
+    try (Stream<Path> list = Files.list(folder)) {
+      all = list.filter(ReservationStore::isOurs).sorted().toList();
+    } catch (IOException e) {
+      throw unwritable(e);
+    }
+    for (Path path : all) {
+      try {
         Optional<Stored> stored =
-            path.toString().endsWith(UNFINISHED) ? Optional.empty() : read(path);
-        if (stored.isPresent() && (stored.get().own.isPresent() || !stored.get().holds.isEmpty())) {
+            DurableFiles.isUnfinished(path) ? Optional.empty() : read(path).filter(Stored::goesOn);
+        if (stored.isPresent()) {
           found.add(stored.get());
         } else {
           Files.delete(path);
         }
+      } catch (DamagedFileException e) {
+        setAside(path, e.getMessage());
+      } catch (IOException e) {
+        log.error("the reservation in {} is ignored, it cannot be read: {}", path, e.toString());
       }
-    } catch (IOException e) {
-      throw unwritable(e);
     }
     return found;
   }
 
+  private static void setAside(Path path, String why) {
+    try {
+      log.error("{}; it is kept as {}", why, StateFolder.setAside(path));
+    } catch (IOException e) {
+      log.error("{}; it cannot be renamed: {}", why, e.toString());
+    }
+  }
+
   private static boolean isOurs(Path path) {
-    return path.toString().endsWith(SUFFIX) || path.toString().endsWith(UNFINISHED);
+    String name = path.getFileName().toString();
+    return name.startsWith(PREFIX) && (name.endsWith(SUFFIX) || DurableFiles.isUnfinished(path));
+  }
+
+  private static Properties properties(Stored stored) {
+    Reservation reservation = stored.reservation;
+    Properties record = new Properties();
+    record.setProperty("boot", KernelFiles.bootId());
+    record.setProperty("id", reservation.id());
+    record.setProperty(
+        "gpus",
+        reservation.gpus().stream()
+            .map(gpu -> gpu.index() + "=" + gpu.uuid())
+            .collect(Collectors.joining(",")));
+    record.setProperty(
+        "ports",
+        reservation.ports().stream().map(String::valueOf).collect(Collectors.joining(",")));
+    record.setProperty("user", reservation.owner().user());
+    record.setProperty("host", reservation.owner().host());
+    record.setProperty("purpose", reservation.purpose());
+    record.setProperty("granted", reservation.granted().toString());
+    reservation
+        .expires()
+        .ifPresent(
+            expiry -> {
+              record.setProperty("expires", expiry.wall().toString());
+              record.setProperty("expires.nanos", Long.toString(expiry.nanos()));
+            });
+    stored.lease.ifPresent(lease -> record.setProperty("lease", lease.toString()));
+    stored.process.ifPresent(
+        process -> {
+          record.setProperty("process", Integer.toString(process.pid()));
+          record.setProperty("process.started", Long.toString(process.started()));
+        });
+    record.setProperty("request", stored.requestId);
+    record.setProperty("of-run", Boolean.toString(stored.ofRun));
+    stored.own.ifPresent(kept -> record.setProperty("keeper", kept.text()));
+    record.setProperty("runs", String.join(",", stored.holds.keySet()));
+    stored.holds.forEach((run, kept) -> record.setProperty("keeper." + run, kept.text()));
+    return record;
   }
 
   private static Optional<Stored> read(Path path) throws IOException {
-    Properties record = new Properties();
-    try (Reader reader = Files.newBufferedReader(path)) {
-      record.load(reader);
-    }
+    Properties record = RecordFile.readProperties(path);
     if (!KernelFiles.bootId().equals(record.getProperty("boot"))) {
       // No process and no monotonic clock outlives a reboot.
       return Optional.empty();
     }
     try {
-      Optional<Expiry> expires =
-          Optional.ofNullable(record.getProperty("expires"))
-              .map(
-                  wall ->
-                      new Expiry(
-                          Instant.parse(wall),
-                          Long.parseLong(record.getProperty("expires.nanos"))));
-      String process = record.getProperty("process");
-      Map<String, Kept> holds = new LinkedHashMap<>();
-      for (String run : split(record.getProperty("runs"))) {
-        living(record.getProperty("keeper." + run)).ifPresent(kept -> holds.put(run, kept));
+      Stored stored = parse(record);
+      if (!path.getFileName().toString().equals(stored.reservation.id() + SUFFIX)) {
+        throw new IllegalArgumentException("it is that of " + stored.reservation.id());
       }
-      return Optional.of(
-          new Stored(
-              new Reservation(
-                  record.getProperty("id"),
-                  split(record.getProperty("gpus")).stream()
-                      .map(gpu -> gpu.split("=", 2))
-                      .map(parts -> new HeldGpu(Integer.parseInt(parts[0]), parts[1]))
-                      .toList(),
-                  numbers(record.getProperty("ports")),
-                  new Owner(record.getProperty("user"), record.getProperty("host")),
-                  record.getProperty("purpose"),
-                  Instant.parse(record.getProperty("granted")),
-                  expires,
-                  process == null ? OptionalInt.empty() : OptionalInt.of(Integer.parseInt(process)),
-                  List.of(),
-                  ""),
-              record.getProperty("request"),
-              Boolean.parseBoolean(record.getProperty("of-run")),
-              living(record.getProperty("keeper")),
-              holds));
+      return Optional.of(stored);
     } catch (RuntimeException e) {
-      log.warn("{} is damaged and ignored: {}", path, e.toString());
-      return Optional.empty();
+      throw new DamagedFileException(path + " is damaged: " + e);
     }
   }
 
-  private static String text(Kept kept) {
-    return String.join(
-        " ",
-        Integer.toString(kept.keeper().pid()),
-        Long.toString(kept.keeper().started()),
-        "gpus=" + join(kept.gpuDescriptors()),
-        "ports=" + join(kept.portDescriptors()));
-  }
-
-  private static Optional<Kept> living(String text) {
-    if (text == null) {
-      return Optional.empty();
+  private static Stored parse(Properties record) {
+    Optional<Expiry> expires =
+        Optional.ofNullable(record.getProperty("expires"))
+            .map(
+                wall ->
+                    new Expiry(
+                        Instant.parse(wall), Long.parseLong(record.getProperty("expires.nanos"))));
+    Optional<KnownProcess> process =
+        Optional.ofNullable(record.getProperty("process"))
+            .map(
+                pid ->
+                    new KnownProcess(
+                        Integer.parseInt(pid),
+                        Long.parseLong(record.getProperty("process.started"))));
+    Map<String, Kept> holds = new LinkedHashMap<>();
+    for (String run : split(record.getProperty("runs"))) {
+      Kept.living(record.getProperty("keeper." + run)).ifPresent(kept -> holds.put(run, kept));
     }
-    String[] words = text.split(" ");
-    Keeper keeper = new Keeper(Integer.parseInt(words[0]), Long.parseLong(words[1]));
-    return Optional.of(
-            new Kept(
-                keeper,
-                numbers(words[2].substring("gpus=".length())),
-                numbers(words[3].substring("ports=".length()))))
-        .filter(kept -> keeper.alive());
+    return new Stored(
+        new Reservation(
+            record.getProperty("id"),
+            split(record.getProperty("gpus")).stream()
+                .map(gpu -> gpu.split("=", 2))
+                .map(parts -> new HeldGpu(Integer.parseInt(parts[0]), parts[1]))
+                .toList(),
+            split(record.getProperty("ports")).stream().map(Integer::valueOf).toList(),
+            new Owner(record.getProperty("user"), record.getProperty("host")),
+            record.getProperty("purpose"),
+            Instant.parse(record.getProperty("granted")),
+            expires,
+            process.map(known -> OptionalInt.of(known.pid())).orElse(OptionalInt.empty()),
+            List.of(),
+            ""),
+        record.getProperty("request"),
+        Boolean.parseBoolean(record.getProperty("of-run")),
+        Optional.ofNullable(record.getProperty("lease")).map(Duration::parse),
+        process,
+        Optional.ofNullable(record.getProperty("keeper")).flatMap(Kept::living),
+        holds);
   }
 
   private Path file(String id) {
@@ -264,15 +290,14 @@ final class ReservationStore implements AutoCloseable {
 
   private BerthException unwritable(IOException e) {
     return new BerthException(
-        Reason.UNAVAILABLE, "cannot use the state folder " + folder + ": " + e.getMessage(), e);
+        Reason.UNAVAILABLE, "cannot use the state folder " + folder + ": " + why(e), e);
   }
 
-  private static String join(List<Integer> numbers) {
-    return numbers.stream().map(String::valueOf).collect(Collectors.joining(","));
-  }
-
-  private static List<Integer> numbers(String text) {
-    return split(text).stream().map(Integer::valueOf).toList();
+  // Without the name of the file, which is another one each time.
+  private static String why(IOException e) {
+    return e instanceof FileSystemException file && file.getReason() != null
+        ? file.getReason()
+        : String.valueOf(e.getMessage());
   }
 
   private static List<String> split(String text) {

@@ -1,15 +1,19 @@
 package berth.server.reservation;
 
+import berth.command.Vitals;
 import berth.metrics.Metrics;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.gpu.Gpu;
 import berth.server.gpu.GpuMonitor;
+import berth.server.gpu.GpuSample;
 import berth.server.reservation.Overview.LockedByOther;
 import berth.server.reservation.Overview.UnreservedUse;
 import berth.server.reservation.Overview.Waiting;
 import berth.server.reservation.Reservation.Expiry;
+import berth.server.reservation.Reservation.Owner;
 import berth.server.reservation.WaitingLine.Pending;
+import berth.server.state.DurableFiles;
 import java.nio.file.Path;
 import java.security.SecureRandom;
 import java.time.Clock;
@@ -22,7 +26,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
-import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
@@ -34,7 +38,9 @@ import org.slf4j.LoggerFactory;
 /**
  * Who holds which GPUs and ports of this machine, for how long, and who waits for them.
  *
- * <p>Any thread may call; only {@link #close} waits for anything.
+ * <p>Any thread may call. What one reservation waits for, its disk or its keepers, delays no other
+ * one: the lock of this object is never held meanwhile, and never taken before that of a {@link
+ * HeldReservation}.
  */
 public final class Reservations implements AutoCloseable {
   private static final Logger log = LoggerFactory.getLogger(Reservations.class);
@@ -44,14 +50,32 @@ public final class Reservations implements AutoCloseable {
 
   private static final Duration STOP_GRACE = Duration.ofSeconds(2);
 
-  /** Where the locks and the records are, and what is given out. */
+  /**
+   * Where the locks and the records are, and what is given out.
+   *
+   * @param mostWaiting how many requests may wait, runs aside
+   * @param mostWaitingPerOwner how many of them may be of one owner
+   */
   public record Settings(
       String serverName,
       Path lockFolder,
       Path stateFolder,
       String portRange,
-      boolean ignoreStrangers) {}
+      boolean ignoreStrangers,
+      int mostWaiting,
+      int mostWaitingPerOwner) {
+    /** With the usual limits. */
+    public Settings(
+        String serverName,
+        Path lockFolder,
+        Path stateFolder,
+        String portRange,
+        boolean ignoreStrangers) {
+      this(serverName, lockFolder, stateFolder, portRange, ignoreStrangers, 1000, 100);
+    }
+  }
 
+  private final Settings settings;
   private final String serverName;
   private final GpuMonitor gpus;
   private final LockFolder folder;
@@ -65,26 +89,34 @@ public final class Reservations implements AutoCloseable {
   private final SecureRandom random = new SecureRandom();
   private final ScheduledThreadPoolExecutor timer =
       new ScheduledThreadPoolExecutor(1, daemonThreads("reservation-timer"));
+  // Who asks for ports alone gets them in the call itself: one after the other, and nobody else
+  // waits for that.
+  private final Object portGrants = new Object();
 
   private final Map<String, HeldReservation> held = new LinkedHashMap<>();
+  private volatile boolean knownGpus;
   private boolean draining;
   private boolean closed;
 
   private Reservations(
       Settings settings,
       GpuMonitor gpus,
+      DurableFiles durable,
+      Vitals vitals,
       Metrics metrics,
       LongSupplier nanoClock,
       Clock wallClock) {
+    this.settings = settings;
     this.serverName = settings.serverName;
     this.gpus = gpus;
     this.folder = new LockFolder(settings.lockFolder);
     this.ports = PortRange.parse(settings.portRange);
     this.nanoClock = nanoClock;
     this.wallClock = wallClock;
+    this.knownGpus = GpuWish.readable(gpus.newest()) && !gpus.newest().gpus().isEmpty();
     folder.prepare(gpus.newest().gpus().size());
-    this.store = new ReservationStore(settings.stateFolder);
-    this.protocol = new LockProtocol(folder, gpus, settings.ignoreStrangers);
+    this.store = new ReservationStore(settings.stateFolder, durable);
+    this.protocol = new LockProtocol(folder, gpus, settings.ignoreStrangers, vitals);
     this.line = new WaitingLine(this, protocol, timer, this::grant);
     timer.setRemoveOnCancelPolicy(true);
     this.metrics =
@@ -98,33 +130,37 @@ public final class Reservations implements AutoCloseable {
   /**
    * Takes up the reservations that went on since an earlier daemon, and starts to serve.
    *
+   * @param durable not closed before this is
    * @throws BerthException if the lock folder or the state folder cannot be used
    */
-  public static Reservations open(Settings settings, GpuMonitor gpus, Metrics metrics) {
+  public static Reservations open(
+      Settings settings, GpuMonitor gpus, DurableFiles durable, Vitals vitals, Metrics metrics) {
     Reservations reservations =
-        new Reservations(settings, gpus, metrics, System::nanoTime, Clock.systemUTC());
+        new Reservations(
+            settings, gpus, durable, vitals, metrics, System::nanoTime, Clock.systemUTC());
     reservations.recover();
-    reservations.line.start();
+    reservations.line.start(vitals);
     return reservations;
   }
 
-  /** Whether a server of this machine, this one included, uses a state folder. */
-  public static boolean serves(Path stateFolder) {
-    return ReservationStore.inUse(stateFolder);
-  }
-
   /**
-   * Asks for a reservation; the listener is told what becomes of it.
+   * Asks for a reservation; the listener is told what becomes of it. One for a run may have been
+   * accepted by an earlier process, so it waits also while nothing is known of the GPUs.
    *
    * @return to be run when the caller has gone: leaves the line, and ends a reservation that lives
    *     by the caller
    * @throws BerthException if it can never be granted, or nothing is granted at present
    */
-  public Runnable reserve(ReservationRequest request, ReservationListener listener) {
-    check(request.gpus(), request.ports());
+  public Runnable reserve(ReservationRequest request, ReservationListener caller) {
+    boolean ofRun = request.lifetime() instanceof Lifetime.OfRun;
+    checkPossible(request.gpus(), request.ports());
+    if (!ofRun) {
+      checkGpusAreKnown(request.gpus(), request.waits());
+    }
+    ReservationListener listener = new ProtectedListener(caller);
     if (request.gpus().isEmpty()) {
-      HeldReservation granted = grantUnlessKnown(request, listener);
-      return () -> callerOf(request, granted.reservation().id());
+      String id = grantPortsUnlessKnown(request, listener);
+      return () -> callerOf(request, id, listener);
     }
     Pending pending;
     synchronized (this) {
@@ -134,12 +170,15 @@ public final class Reservations implements AutoCloseable {
         String id = known.get().reservation().id();
         known.get().listen(listener);
         listener.granted(known.get().reservation());
-        return () -> callerOf(request, id);
+        return () -> callerOf(request, id, listener);
+      }
+      Optional<Pending> same = line.rejoin(request.requestId(), listener);
+      if (same.isEmpty() && !ofRun) {
+        refuseIfTooManyWait(request.owner());
       }
       pending =
-          line.rejoin(request.requestId(), listener)
-              .orElseGet(
-                  () -> line.join(request, listener, wallClock.instant(), nanoClock.getAsLong()));
+          same.orElseGet(
+              () -> line.join(request, listener, wallClock.instant(), nanoClock.getAsLong()));
     }
     return () -> leave(pending, listener);
   }
@@ -147,20 +186,57 @@ public final class Reservations implements AutoCloseable {
   /**
    * Refuses what {@link #reserve} would refuse at once.
    *
+   * @param waitAtMost how long it would wait, as in {@link ReservationRequest}
    * @throws BerthException if it can never be granted, or nothing is granted at present
    */
-  public void check(Optional<GpuWish> wish, int portCount) {
-    wish.ifPresent(asked -> asked.checkAgainst(gpus.newest()));
-    ports.check(portCount);
+  public void check(Optional<GpuWish> wish, int portCount, Optional<Duration> waitAtMost) {
+    checkPossible(wish, portCount);
+    checkGpusAreKnown(wish, !waitAtMost.equals(Optional.of(Duration.ZERO)));
     synchronized (this) {
       refuseIfNotServing();
+    }
+  }
+
+  private void checkPossible(Optional<GpuWish> wish, int portCount) {
+    wish.ifPresent(asked -> asked.checkAgainst(gpus.newest()));
+    ports.check(portCount);
+  }
+
+  // Who waits may do so for GPUs that were there once. Who comes while nobody knows whether there
+  // are any had better ask elsewhere.
+  private void checkGpusAreKnown(Optional<GpuWish> wish, boolean waits) {
+    GpuSample sample = gpus.newest();
+    knownGpus |= GpuWish.readable(sample) && !sample.gpus().isEmpty();
+    if (wish.isPresent() && !GpuWish.readable(sample) && !(waits && knownGpus)) {
+      throw wish.get().refusal(sample);
+    }
+  }
+
+  // Call with the lock.
+  private void refuseIfTooManyWait(Owner owner) {
+    int all = line.waiting(Optional.empty());
+    if (all >= settings.mostWaiting) {
+      throw new BerthException(
+          Reason.EXHAUSTED,
+          all + " requests are waiting on " + serverName + ", as many as allowed; ask again later");
+    }
+    int own = line.waiting(Optional.of(owner));
+    if (own >= settings.mostWaitingPerOwner) {
+      throw new BerthException(
+          Reason.EXHAUSTED,
+          own
+              + " requests of "
+              + owner
+              + " are waiting on "
+              + serverName
+              + ", as many as one owner may have");
     }
   }
 
   /**
    * @throws BerthException if there is no such reservation
    */
-  public synchronized void check(String id) {
+  public void check(String id) {
     find(id);
   }
 
@@ -172,27 +248,24 @@ public final class Reservations implements AutoCloseable {
    */
   public Reservation renew(String id, Optional<Duration> lease) {
     lease.ifPresent(Lifetime::checkLease);
-    synchronized (this) {
-      refuseIfStopping();
-      HeldReservation reservation = find(id);
-      reservation.prolong(lease, this::expiryIn);
-      expireAt(reservation);
-      return reservation.reservation();
+    HeldReservation reservation = findUnlessStopping(id);
+    if (!reservation.prolong(lease, this::expiryIn)) {
+      throw notFound(id);
     }
+    expireAt(reservation);
+    return reservation.reservation();
   }
 
   /** Ends a reservation. What it held is free when this returns. */
   public void release(String id) {
-    synchronized (this) {
-      refuseIfStopping();
-      List<String> runs = find(id).reservation().runIds();
-      if (!runs.isEmpty()) {
-        throw new BerthException(
-            Reason.CONFLICT,
-            id + " is used by " + String.join(", ", runs) + "; it is free when that has ended");
-      }
-      end(id, Ending.RELEASED);
+    HeldReservation reservation = findUnlessStopping(id);
+    List<String> runs = reservation.reservation().runIds();
+    if (!runs.isEmpty()) {
+      throw new BerthException(
+          Reason.CONFLICT,
+          id + " is used by " + String.join(", ", runs) + "; it is free when that has ended");
     }
+    end(reservation, Ending.RELEASED);
   }
 
   /**
@@ -202,45 +275,55 @@ public final class Reservations implements AutoCloseable {
    * @param onEnd run when the reservation ends before the run does, which should then end too. Must
    *     not block.
    */
-  public synchronized RunHold hold(String id, String runId, Runnable onEnd) {
-    refuseIfStopping();
-    HeldReservation reservation = find(id);
-    reservation.hold(runId);
+  public RunHold hold(String id, String runId, Runnable onEnd) {
+    HeldReservation reservation = findUnlessStopping(id);
+    if (!reservation.hold(runId)) {
+      throw notFound(id);
+    }
     reservation.onEnd(runId, onEnd);
     return new RunHold(this, reservation.reservation(), runId);
   }
 
   /** The part that a run of an earlier process had, if its keeper still lives. */
-  public synchronized Optional<RunHold> heldBy(String runId, Runnable onEnd) {
-    return List.copyOf(held.values()).stream()
-        .filter(reservation -> reservation.heldBy(runId))
+  public Optional<RunHold> heldBy(String runId, Runnable onEnd) {
+    return all().stream()
+        .map(HeldReservation::reservation)
+        .filter(reservation -> reservation.runIds().contains(runId))
         .findFirst()
-        .map(reservation -> hold(reservation.reservation().id(), runId, onEnd));
+        .map(reservation -> hold(reservation.id(), runId, onEnd));
   }
 
-  synchronized void withHold(String id, Consumer<HeldReservation> action) {
-    HeldReservation reservation = held.get(id);
-    if (reservation != null && !closed) {
-      action.accept(reservation);
+  void withHold(String id, Consumer<HeldReservation> action) {
+    Optional<HeldReservation> reservation;
+    synchronized (this) {
+      reservation = closed ? Optional.empty() : Optional.ofNullable(held.get(id));
     }
+    reservation.ifPresent(action);
   }
 
-  synchronized void unhold(String id, String runId) {
-    HeldReservation reservation = held.get(id);
-    if (reservation != null && reservation.unhold(runId)) {
-      free(reservation, Ending.RUN_ENDED);
+  void unhold(String id, String runId) {
+    HeldReservation reservation;
+    synchronized (this) {
+      reservation = held.get(id);
+    }
+    if (reservation != null) {
+      reservation.unhold(runId, () -> ended(reservation, Ending.RUN_ENDED));
     }
   }
 
   /** Starts or ends draining; returns how many reservations are held. */
-  public synchronized int setDraining(boolean wanted) {
-    store.setDraining(wanted);
-    draining = wanted;
-    log.info(wanted ? "draining: nothing is granted any more" : "serving again");
-    if (wanted) {
-      line.refuseAll(drainingNow());
+  public int setDraining(boolean wanted) {
+    synchronized (store) {
+      store.setDraining(wanted);
+      synchronized (this) {
+        draining = wanted;
+        log.info(wanted ? "draining: nothing is granted any more" : "serving again");
+        if (wanted) {
+          line.refuseAll(drainingNow());
+        }
+        return held.size();
+      }
     }
-    return held.size();
   }
 
   public Overview overview() {
@@ -285,12 +368,12 @@ public final class Reservations implements AutoCloseable {
       }
       closed = true;
       line.refuseAll(stopping());
-      for (HeldReservation reservation : List.copyOf(held.values())) {
-        if (reservation.keeper().isEmpty() && !reservation.held()) {
-          end(reservation.reservation().id(), Ending.SERVER_STOPPED);
-        }
-      }
       line.close();
+    }
+    for (HeldReservation reservation : all()) {
+      if (reservation.keeper().isEmpty() && reservation.reservation().runIds().isEmpty()) {
+        end(reservation, Ending.SERVER_STOPPED);
+      }
     }
     timer.shutdownNow();
     try {
@@ -302,123 +385,174 @@ public final class Reservations implements AutoCloseable {
     store.close();
   }
 
+  private synchronized List<HeldReservation> all() {
+    return List.copyOf(held.values());
+  }
+
   private void grant(Pending pending, HeldGpus taken) {
-    HeldReservation reservation;
-    try {
-      reservation = hold(pending.request(), Optional.of(taken));
-      metrics.granted(nanoClock.getAsLong() - pending.sinceNanos());
-    } catch (RuntimeException e) {
-      taken.close();
-      throw e;
-    }
-    synchronized (this) {
-      String id = reservation.reservation().id();
-      line.served(pending, id);
-      if (pending.gone()) {
-        free(reservation, Ending.CALLER_GONE);
-        return;
-      }
-      reservation.listen(pending.listener());
-      pending.listener().granted(reservation.reservation());
-    }
-  }
-
-  private HeldReservation grantUnlessKnown(
-      ReservationRequest request, ReservationListener listener) {
-    synchronized (this) {
-      refuseIfNotServing();
-      HeldReservation granted = known(request.requestId()).orElseGet(() -> grantPorts(request));
-      granted.listen(listener);
-      listener.granted(granted.reservation());
-      return granted;
-    }
-  }
-
-  // Nobody waits for ports.
-  private HeldReservation grantPorts(ReservationRequest request) {
-    HeldReservation granted = hold(request, Optional.empty());
-    metrics.granted(0);
-    return granted;
-  }
-
-  private HeldReservation hold(ReservationRequest request, Optional<HeldGpus> taken) {
-    HeldPorts takenPorts = ports.take(folder, request.ports());
-    HeldReservation reservation;
-    try {
-      reservation =
-          HeldReservation.grant(
-              newId(), request, taken, takenPorts, store, wallClock.instant(), this::expiryIn);
-    } catch (RuntimeException e) {
-      takenPorts.close();
-      throw e;
-    }
-    Reservation granted = reservation.reservation();
-    taken.ifPresent(
-        h -> h.describe("berthd " + serverName + ": " + granted.id() + " of " + granted.owner()));
+    HeldReservation reservation = hold(pending.request(), Optional.of(taken));
+    BerthException refusal = null;
     synchronized (this) {
       try {
         refuseIfNotServing();
+        line.served(pending, reservation.reservation().id());
+        if (!pending.gone()) {
+          // Known and listened to in the same moment: a retry finds either the one in the line or
+          // this.
+          held.put(reservation.reservation().id(), reservation);
+          reservation.listen(pending.listener());
+          granted(reservation, nanoClock.getAsLong() - pending.sinceNanos());
+          pending.listener().granted(reservation.reservation());
+        }
       } catch (BerthException e) {
-        reservation.free(protocol);
-        throw e;
+        refusal = e;
       }
-      held.put(granted.id(), reservation);
-      watch(reservation);
     }
+    if (refusal != null || pending.gone()) {
+      reservation.withdraw();
+    }
+    if (refusal != null) {
+      throw refusal;
+    }
+    watchAfterGrant(reservation);
+  }
+
+  private String grantPortsUnlessKnown(ReservationRequest request, ReservationListener listener) {
+    synchronized (portGrants) {
+      HeldReservation reservation;
+      synchronized (this) {
+        refuseIfNotServing();
+        reservation = known(request.requestId()).orElse(null);
+      }
+      if (reservation == null) {
+        // Nobody waits for ports.
+        reservation = hold(request, Optional.empty());
+        BerthException refusal = null;
+        synchronized (this) {
+          try {
+            refuseIfNotServing();
+            held.put(reservation.reservation().id(), reservation);
+            granted(reservation, 0);
+          } catch (BerthException e) {
+            refusal = e;
+          }
+        }
+        if (refusal != null) {
+          reservation.withdraw();
+          throw refusal;
+        }
+        watchAfterGrant(reservation);
+      }
+      reservation.listen(listener);
+      listener.granted(reservation.reservation());
+      return reservation.reservation().id();
+    }
+  }
+
+  private void granted(HeldReservation reservation, long waitedNanos) {
+    metrics.granted(waitedNanos);
+    Reservation granted = reservation.reservation();
     log.info("{} granted to {}: GPUs {}", granted.id(), granted.owner(), indices(granted));
-    return reservation;
+  }
+
+  // On disk, with its keeper, but known to nobody yet.
+  private HeldReservation hold(ReservationRequest request, Optional<HeldGpus> taken) {
+    Optional<HeldPorts> takenPorts = Optional.empty();
+    try {
+      takenPorts = Optional.of(ports.take(folder, request.ports()));
+      HeldReservation reservation =
+          HeldReservation.grant(
+              newId(),
+              request,
+              taken,
+              takenPorts.get(),
+              protocol,
+              store,
+              wallClock.instant(),
+              this::expiryIn);
+      Reservation granted = reservation.reservation();
+      taken.ifPresent(
+          h -> h.describe("berthd " + serverName + ": " + granted.id() + " of " + granted.owner()));
+      return reservation;
+    } catch (RuntimeException | Error e) {
+      takenPorts.ifPresent(HeldPorts::close);
+      taken.ifPresent(HeldGpus::close);
+      throw e;
+    }
   }
 
   private void recover() {
     draining = store.draining();
     for (ReservationStore.Stored stored : store.load()) {
-      HeldReservation reservation = HeldReservation.recover(stored, protocol, store);
-      synchronized (this) {
-        held.put(reservation.reservation().id(), reservation);
-        watch(reservation);
-        if (stored.own().isEmpty() && !stored.ofRun() && stored.reservation().expires().isEmpty()) {
-          // What it lived by has gone with the earlier daemon.
-          reservation.endWithRuns();
-        }
-      }
-      log.info(
-          "{} of {} goes on: GPUs {}",
-          stored.reservation().id(),
-          stored.reservation().owner(),
-          indices(stored.reservation()));
+      HeldReservation.recover(stored, protocol, ports, store, this::byThisClock)
+          .ifPresent(reservation -> goOn(stored, reservation));
     }
   }
 
-  // Call with the lock.
-  private void watch(HeldReservation reservation) {
-    String id = reservation.reservation().id();
-    expireAt(reservation);
-    reservation.keeper().ifPresent(keeper -> keeper.ended().thenRun(() -> keeperEnded(id, keeper)));
+  private void goOn(ReservationStore.Stored stored, HeldReservation reservation) {
+    synchronized (this) {
+      held.put(reservation.reservation().id(), reservation);
+    }
+    watch(reservation);
+    if (stored.own().isEmpty() && !stored.ofRun() && stored.reservation().expires().isEmpty()) {
+      // What it lived by has gone with the earlier daemon.
+      reservation.finish(() -> {});
+    }
+    log.info(
+        "{} of {} goes on: GPUs {}",
+        stored.reservation().id(),
+        stored.reservation().owner(),
+        indices(stored.reservation()));
   }
 
-  private synchronized void keeperEnded(String id, Keeper keeper) {
-    HeldReservation reservation = held.get(id);
-    if (closed || reservation == null || !reservation.keeper().equals(Optional.of(keeper))) {
+  private void watchAfterGrant(HeldReservation reservation) {
+    try {
+      watch(reservation);
+    } catch (OutOfMemoryError e) {
+      // No thread to watch it with: its lease and its keeper end it all the same.
+      log.error("{} cannot be watched", reservation.reservation().id(), e);
+    }
+  }
+
+  private void watch(HeldReservation reservation) {
+    expireAt(reservation);
+    reservation
+        .keeper()
+        .ifPresent(keeper -> keeper.ended().thenRun(() -> keeperEnded(reservation, keeper)));
+    // The keeper sees only that there is a process of this id.
+    reservation
+        .process()
+        .ifPresent(
+            process ->
+                process
+                    .ended(() -> {})
+                    .thenRun(() -> endUnlessClosed(reservation, Ending.PROCESS_ENDED)));
+  }
+
+  private void keeperEnded(HeldReservation reservation, Keeper keeper) {
+    if (isClosed() || !reservation.keeper().equals(Optional.of(keeper))) {
       return;
     }
     Reservation kept = reservation.reservation();
     boolean tooEarly =
         kept.expires().map(expiry -> expiry.nanos() - nanoClock.getAsLong() > 0).orElse(false)
-            || kept.process().stream().anyMatch(pid -> ProcessHandle.of(pid).isPresent());
+            || reservation.process().map(KnownProcess::alive).orElse(false);
     boolean replaced;
     try {
-      replaced = tooEarly && reservation.replaceKeeper(nanoClock.getAsLong());
+      replaced = tooEarly && reservation.replaceKeeper();
     } catch (BerthException e) {
       // The locks are this process's too, and the next renewal tries again.
-      log.warn("{} has no keeper: {}", id, e.getMessage());
+      log.warn("{} has no keeper: {}", kept.id(), e.getMessage());
       return;
     }
     if (replaced) {
-      log.warn("the keeper of {} has ended too early; started another", id);
-      watch(reservation);
+      log.warn("the keeper of {} has ended too early; started another", kept.id());
+      reservation
+          .keeper()
+          .ifPresent(next -> next.ended().thenRun(() -> keeperEnded(reservation, next)));
     } else {
-      end(
-          id,
+      endUnlessClosed(
+          reservation,
           tooEarly
               ? Ending.KEEPER_KILLED
               // One for a time ends as soon as its lease, and is heard of in either order.
@@ -430,7 +564,12 @@ public final class Reservations implements AutoCloseable {
     return new Expiry(wallClock.instant().plus(lease), nanoClock.getAsLong() + lease.toNanos());
   }
 
-  // Call with the lock.
+  // Somebody may have set the wall clock since.
+  private Expiry byThisClock(Expiry expiry) {
+    return new Expiry(
+        wallClock.instant().plusNanos(expiry.nanos() - nanoClock.getAsLong()), expiry.nanos());
+  }
+
   private void expireAt(HeldReservation reservation) {
     reservation
         .reservation()
@@ -438,90 +577,114 @@ public final class Reservations implements AutoCloseable {
         .ifPresent(
             expiry -> {
               long left = expiry.nanos() - nanoClock.getAsLong();
-              ScheduledFuture<?> expiration =
-                  timer.schedule(
-                      () -> expire(reservation.reservation().id()), left, TimeUnit.NANOSECONDS);
-              reservation.expiration(expiration);
+              try {
+                // In a thread of its own: what one needs for its end must not delay the others.
+                reservation.expiration(
+                    timer.schedule(
+                        () -> protocol.later(() -> expire(reservation)),
+                        left,
+                        TimeUnit.NANOSECONDS));
+              } catch (RejectedExecutionException e) {
+                // This server stops.
+              }
             });
   }
 
-  private synchronized void expire(String id) {
-    HeldReservation reservation = held.get(id);
-    if (!closed
-        && reservation != null
-        && reservation
-            .reservation()
-            .expires()
-            .map(expiry -> nanoClock.getAsLong() - expiry.nanos() >= 0)
-            .orElse(false)) {
-      end(id, Ending.EXPIRED);
+  private void expire(HeldReservation reservation) {
+    if (reservation
+        .reservation()
+        .expires()
+        .map(expiry -> nanoClock.getAsLong() - expiry.nanos() >= 0)
+        .orElse(false)) {
+      endUnlessClosed(reservation, Ending.EXPIRED);
     }
   }
 
-  // Call with the lock.
-  private void end(String id, Ending why) {
-    HeldReservation reservation = held.get(id);
-    if (reservation == null) {
-      return;
-    }
-    if (reservation.held()) {
-      log.info("{} has ended: {}; runs still use it", id, why);
-      count(reservation, why);
-      reservation.endWithRuns();
-    } else {
-      free(reservation, why);
+  private synchronized boolean isClosed() {
+    return closed;
+  }
+
+  private void endUnlessClosed(HeldReservation reservation, Ending why) {
+    if (!isClosed()) {
+      end(reservation, why);
     }
   }
 
-  // Call with the lock.
-  private void free(HeldReservation reservation, Ending why) {
+  private void end(HeldReservation reservation, Ending why) {
+    reservation.finish(
+        () -> {
+          // First, for those who look as soon as they are told of the end.
+          if (reservation.reservation().runIds().isEmpty()) {
+            ended(reservation, why);
+          } else {
+            log.info("{} has ended: {}; runs still use it", reservation.reservation().id(), why);
+            metrics.ended(why);
+          }
+        });
+  }
+
+  private void ended(HeldReservation reservation, Ending why) {
     String id = reservation.reservation().id();
-    held.remove(id);
-    // First, for those who look as soon as they are told of the end.
-    count(reservation, why);
-    reservation.free(protocol);
-    log.info("{} has ended: {}", id, why);
-  }
-
-  // Each one once: what ended it is what came first, though runs may have kept it for longer.
-  private void count(HeldReservation reservation, Ending why) {
+    synchronized (this) {
+      held.remove(id);
+    }
+    // Each one once: what ended it is what came first, though runs may have kept it for longer.
     if (!reservation.ending()) {
       metrics.ended(why);
     }
+    log.info("{} has ended: {}", id, why);
   }
 
-  private HeldReservation find(String id) {
+  private synchronized HeldReservation find(String id) {
     HeldReservation reservation = held.get(id);
     if (reservation == null) {
-      throw new BerthException(
-          Reason.NOT_FOUND,
-          "there is no reservation '"
-              + id
-              + "' on "
-              + serverName
-              + ": it was released, has expired, or never was");
+      throw notFound(id);
     }
     return reservation;
   }
 
-  private void callerOf(ReservationRequest request, String id) {
-    if (request.lifetime() instanceof Lifetime.OfStream) {
-      synchronized (this) {
-        end(id, Ending.CALLER_GONE);
-      }
+  private synchronized HeldReservation findUnlessStopping(String id) {
+    refuseIfStopping();
+    return find(id);
+  }
+
+  private BerthException notFound(String id) {
+    return new BerthException(
+        Reason.NOT_FOUND,
+        "there is no reservation '"
+            + id
+            + "' on "
+            + serverName
+            + ": it was released, has expired, or never was");
+  }
+
+  private void callerOf(ReservationRequest request, String id, ReservationListener caller) {
+    HeldReservation reservation;
+    synchronized (this) {
+      reservation = held.get(id);
+    }
+    // Somebody may have asked again for the same, and listens now.
+    if (reservation != null
+        && request.lifetime() instanceof Lifetime.OfStream
+        && reservation.isCaller(caller)) {
+      end(reservation, Ending.CALLER_GONE);
     }
   }
 
-  private synchronized void leave(Pending pending, ReservationListener listener) {
-    if (pending.listener() != listener) {
-      // Somebody asked again for the same, and took the place.
-      return;
+  private void leave(Pending pending, ReservationListener listener) {
+    String id;
+    synchronized (this) {
+      if (pending.listener() != listener) {
+        // Somebody asked again for the same, and took the place.
+        return;
+      }
+      if (pending.granted().isEmpty()) {
+        line.leave(pending);
+        return;
+      }
+      id = pending.granted().get();
     }
-    if (pending.granted().isPresent()) {
-      callerOf(pending.request(), pending.granted().get());
-    } else {
-      line.leave(pending);
-    }
+    callerOf(pending.request(), id, listener);
   }
 
   // Call with the lock.

@@ -1,14 +1,23 @@
 package berth.server.reservation;
 
+import berth.rpc.BerthException;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Predicate;
 
 /**
  * The line in which all requests of all of Berth's processes on a machine stand. The kernel keeps
  * it: ticket {@code n} is a lock on byte {@code n} of a shared file, so a process that dies leaves
  * the line by itself, and whose turn it is finds out by waiting for a lock on all bytes before its
  * own. Any thread may call.
+ *
+ * <p>The tickets of a process are locks of one open file, which do not exclude each other: a
+ * process serves its own requests in the order of their tickets.
  *
  * <p>The file's content is the next ticket's number, then two moments of the machine's monotonic
  * clock in nanoseconds: since when Berth has kept the system lock busy, and when it last released
@@ -17,6 +26,7 @@ import java.util.concurrent.TimeUnit;
 final class TicketQueue {
   private static final int MUTEX_BYTE = 0;
   private static final long FIRST_TICKET = 64;
+  private static final long LAST_TICKET = Long.MAX_VALUE / 2;
   private static final int NEXT_TICKET = 0;
   private static final int BUSY_SINCE = 8;
   private static final int RELEASED = 16;
@@ -27,44 +37,87 @@ final class TicketQueue {
   private static final long COURTESY_NANOS = Duration.ofMillis(120).toNanos();
   private static final long COURTESY_EVERY_NANOS = Duration.ofSeconds(5).toNanos();
 
+  /** The open file of tickets that were taken while it stood under its name. */
+  private static final class OpenQueue {
+    private final LockFile file;
+    private int tickets;
+
+    OpenQueue(LockFile file) {
+      this.file = file;
+    }
+  }
+
   private final Path file;
+  private Optional<OpenQueue> newest = Optional.empty();
 
   TicketQueue(LockFolder folder) {
     this.file = folder.queue();
   }
 
-  /** Takes a place at the end of the line. */
-  Ticket take() {
+  Path file() {
+    return file;
+  }
+
+  /** Takes a place at the end of the line, unless somebody else is just doing so. */
+  Optional<Ticket> tryTake() {
+    return take(mutex -> mutex.tryLock(LibC.F_WRLCK, MUTEX_BYTE, 1));
+  }
+
+  /**
+   * Takes a place at the end of the line. Others need microseconds for that, but whoever is stopped
+   * meanwhile, or means harm, may take as long as it likes. Empty if cancelled before.
+   */
+  Optional<Ticket> take(LockWait wait) {
+    return take(mutex -> mutex.lock(wait, LibC.F_WRLCK, MUTEX_BYTE, 1));
+  }
+
+  private Optional<Ticket> take(Predicate<LockFile> lock) {
     while (true) {
-      LockFile queue = LockFile.open(file);
-      Ticket ticket = null;
-      try {
-        // Held for microseconds, by whoever else has it.
-        queue.lock(new LockWait(), LibC.F_WRLCK, MUTEX_BYTE, 1);
-        if (queue.isCurrent()) {
-          long number = Math.max(FIRST_TICKET, queue.readLong(NEXT_TICKET));
-          queue.writeLong(NEXT_TICKET, number + 1);
-          queue.tryLock(LibC.F_WRLCK, number, 1);
-          queue.unlock(MUTEX_BYTE, 1);
-          ticket = new Ticket(queue, number);
-          return ticket;
+      // A descriptor of its own, which excludes the other threads of this process too.
+      try (LockFile mutex = LockFile.open(file)) {
+        if (!lock.test(mutex)) {
+          return Optional.empty();
         }
-      } finally {
-        if (ticket == null) {
-          queue.close();
+        if (mutex.isCurrent()) {
+          return Optional.of(takeNext(mutex));
         }
       }
     }
   }
 
+  private synchronized Ticket takeNext(LockFile mutex) {
+    OpenQueue queue =
+        newest
+            .filter(open -> open.file.isCurrent())
+            .orElseGet(() -> new OpenQueue(LockFile.open(file)));
+    queue.tickets++;
+    long number = mutex.readLong(NEXT_TICKET) - 1;
+    do {
+      number++;
+      // Everybody can write into this file.
+      number = number < FIRST_TICKET || number > LAST_TICKET ? FIRST_TICKET : number;
+    } while (!queue.file.tryLock(LibC.F_WRLCK, number, 1));
+    Ticket ticket = new Ticket(queue, number);
+    try {
+      mutex.writeLong(NEXT_TICKET, number + 1);
+    } catch (BerthException e) {
+      ticket.close();
+      throw e;
+    }
+    newest = Optional.of(queue);
+    return ticket;
+  }
+
   /** A place in the line, kept until it is closed. */
   final class Ticket implements AutoCloseable {
+    private final OpenQueue open;
     private final LockFile queue;
     private final long number;
     private boolean closed;
 
-    private Ticket(LockFile queue, long number) {
-      this.queue = queue;
+    private Ticket(OpenQueue open, long number) {
+      this.open = open;
+      this.queue = open.file;
       this.number = number;
     }
 
@@ -81,24 +134,34 @@ final class TicketQueue {
       return true;
     }
 
-    /** How many are before us. */
-    synchronized int ahead() {
-      return closed ? 0 : count(FIRST_TICKET, number);
-    }
-
-    private int count(long from, long to) {
-      if (from >= to) {
-        return 0;
+    /** How many requests of other processes are before us. */
+    int ahead() {
+      synchronized (TicketQueue.this) {
+        if (closed) {
+          return 0;
+        }
+        int count = 0;
+        Deque<LockFile.Range> toLookAt = new ArrayDeque<>();
+        toLookAt.add(new LockFile.Range(FIRST_TICKET, number - FIRST_TICKET));
+        while (!toLookAt.isEmpty()) {
+          LockFile.Range range = toLookAt.remove();
+          LockFile.Foreign other =
+              range.length() > 0 ? queue.foreign(range.start(), range.length()) : null;
+          if (other != null) {
+            long end = range.start() + range.length();
+            long from = Math.max(range.start(), other.start());
+            long to = other.length() == 0 ? end : Math.min(end, other.start() + other.length());
+            // A shared lock is that of somebody who just found that it is their turn; an exclusive
+            // one may be several tickets of one process.
+            count += other.exclusive() ? (int) (to - from) : 0;
+            toLookAt.addAll(
+                List.of(
+                    new LockFile.Range(range.start(), from - range.start()),
+                    new LockFile.Range(to, end - to)));
+          }
+        }
+        return count;
       }
-      LockFile.Foreign other = queue.foreign(from, to - from);
-      if (other == null) {
-        return 0;
-      }
-      // A whole-range lock is somebody who just found that it is their turn.
-      long start = Math.max(from, other.start());
-      long end = other.length() == 0 ? to : Math.min(to, other.start() + other.length());
-      int self = other.length() == 1 ? 1 : 0;
-      return self + count(from, start) + count(end, to);
     }
 
     /**
@@ -110,22 +173,40 @@ final class TicketQueue {
       long sinceRelease = now - queue.readLong(RELEASED);
       boolean idle = sinceRelease < 0 || sinceRelease > COURTESY_NANOS;
       if (idle) {
-        queue.writeLong(BUSY_SINCE, now);
+        note(BUSY_SINCE);
       } else if (now - queue.readLong(BUSY_SINCE) > COURTESY_EVERY_NANOS) {
         TimeUnit.NANOSECONDS.sleep(COURTESY_NANOS - sinceRelease);
-        queue.writeLong(BUSY_SINCE, System.nanoTime());
+        note(BUSY_SINCE);
       }
     }
 
     /** Notes that the system lock was released just now. */
     void systemLockReleased() {
-      queue.writeLong(RELEASED, System.nanoTime());
+      note(RELEASED);
     }
 
+    private void note(int moment) {
+      try {
+        queue.writeLong(moment, System.nanoTime());
+      } catch (BerthException e) {
+        // It is a courtesy, and no reason to fail when the disk is full.
+      }
+    }
+
+    /** Leaves the line. */
     @Override
-    public synchronized void close() {
-      closed = true;
-      queue.close();
+    public void close() {
+      synchronized (TicketQueue.this) {
+        if (closed) {
+          return;
+        }
+        closed = true;
+        queue.unlock(number, 1);
+        if (--open.tickets == 0) {
+          queue.close();
+          newest = newest.filter(other -> other != open);
+        }
+      }
     }
   }
 }

@@ -2,6 +2,8 @@ package berth.server.run;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.server.state.DurableFiles;
+import berth.server.state.StateFolder;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
@@ -11,12 +13,14 @@ import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
+import java.nio.file.NotDirectoryException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.nio.file.attribute.FileTime;
 import java.nio.file.attribute.PosixFileAttributeView;
+import java.security.DigestInputStream;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.time.Instant;
@@ -42,22 +46,39 @@ final class Bundles {
   private static final Instant EARLIEST = Instant.EPOCH;
   private static final Instant LATEST = Instant.parse("2200-01-01T00:00:00Z");
 
+  private static final long LOOK_EVERY = 16 << 20;
+  private static final int BUFFER = 1 << 16;
+
   record Bundle(String digest, long bytes) {}
 
+  /** A bundle that is there. */
+  record Kept(String digest, long bytes, Instant lastUse) {}
+
+  /**
+   * How large bundles may be, in bytes.
+   *
+   * @param packed each as it comes
+   * @param unpacked each on the disk of a run
+   * @param together all of them, as they came
+   */
+  record Limits(long packed, long unpacked, long together) {}
+
   private final Path folder;
-  private final long maxPackedBytes;
-  private final long maxUnpackedBytes;
+  private final Limits limits;
+  private final StateDisk disk;
+  private final DurableFiles durable;
 
   /**
    * Makes the folder if it is missing, and deletes what uploads left that a killed daemon was
    * receiving.
    */
-  Bundles(Path folder, long maxPackedBytes, long maxUnpackedBytes) {
+  Bundles(Path folder, Limits limits, StateDisk disk, DurableFiles durable) {
     this.folder = folder.toAbsolutePath();
-    this.maxPackedBytes = maxPackedBytes;
-    this.maxUnpackedBytes = maxUnpackedBytes;
+    this.limits = limits;
+    this.disk = disk;
+    this.durable = durable;
     try {
-      Files.createDirectories(this.folder);
+      StateFolder.create(this.folder);
       try (DirectoryStream<Path> left = Files.newDirectoryStream(this.folder, "*" + UNFINISHED)) {
         for (Path file : left) {
           Files.deleteIfExists(file);
@@ -72,6 +93,11 @@ final class Bundles {
   synchronized boolean has(String digest) {
     Path file = file(digest);
     try {
+      if (Files.exists(file) && Files.size(file) == 0) {
+        // No tar is empty: its content was lost.
+        RunStore.setAside(file);
+        return false;
+      }
       Files.setLastModifiedTime(file, FileTime.from(Instant.now()));
       return true;
     } catch (NoSuchFileException e) {
@@ -83,7 +109,34 @@ final class Bundles {
 
   /** Begins to store a bundle, which may be there already, or on its way by another upload. */
   Upload begin(String digest) {
-    return new Upload(digest, file(digest));
+    Path target = file(digest);
+    checkRoom();
+    return new Upload(digest, target);
+  }
+
+  private void checkRoom() {
+    disk.check("an upload");
+    long together = 0;
+    try (DirectoryStream<Path> files = Files.newDirectoryStream(folder)) {
+      for (Path file : files) {
+        try {
+          together += Files.size(file);
+        } catch (NoSuchFileException e) {
+          // Just deleted.
+        }
+      }
+    } catch (IOException e) {
+      throw unusable(e);
+    }
+    if (together > limits.together) {
+      throw new BerthException(
+          Reason.EXHAUSTED,
+          "an upload is refused: the bundles on this server have "
+              + together
+              + " bytes, "
+              + limits.together
+              + " are allowed (--keep-bytes); old ones are deleted when nobody needs them");
+    }
   }
 
   /**
@@ -91,28 +144,75 @@ final class Bundles {
    * change it meanwhile. What a failed call leaves there is the caller's to delete.
    *
    * @throws BerthException NOT_FOUND if there is no such bundle; UNAVAILABLE if the files cannot be
-   *     written
+   *     written, or there is too little room for them
    */
   void unpack(String digest, Path into) {
-    try (InputStream packed = open(digest)) {
-      Unpacking unpacking = new Unpacking(into.toAbsolutePath());
-      new BundleTar(packed, maxUnpackedBytes).read(unpacking);
+    MessageDigest sha256 = sha256();
+    try (InputStream packed = new DigestInputStream(open(digest), sha256)) {
+      Room room = new Room();
+      Unpacking unpacking = new Unpacking(into.toAbsolutePath(), room);
+      new BundleTar(packed, limits.unpacked).read(unpacking);
       unpacking.finish();
-    } catch (IOException e) {
-      throw new BerthException(
-          Reason.UNAVAILABLE, "cannot unpack the bundle " + digest + " into " + into + ": " + e, e);
+      packed.transferTo(OutputStream.nullOutputStream());
+    } catch (IOException | BerthException e) {
+      if (damaged(digest)) {
+        throw lost(digest, e);
+      }
+      throw e instanceof BerthException refused
+          ? refused
+          : new BerthException(
+              Reason.UNAVAILABLE,
+              "cannot unpack the bundle " + digest + " into " + into + ": " + e,
+              e);
+    }
+    if (!HexFormat.of().formatHex(sha256.digest()).equals(digest)) {
+      throw lost(digest, null);
     }
   }
 
-  /** Deletes the bundles that were last stored, asked for or unpacked before {@code time}. */
-  synchronized void deleteUnusedSince(Instant time) {
+  private boolean damaged(String digest) {
+    MessageDigest sha256 = sha256();
+    try (InputStream packed = new DigestInputStream(Files.newInputStream(file(digest)), sha256)) {
+      packed.transferTo(OutputStream.nullOutputStream());
+      return !HexFormat.of().formatHex(sha256.digest()).equals(digest);
+    } catch (IOException e) {
+      return false;
+    }
+  }
+
+  private BerthException lost(String digest, Exception cause) {
+    RunStore.setAside(file(digest));
+    return new BerthException(
+        Reason.CONFLICT,
+        "the bundle " + digest + " is damaged on this server's disk; upload it again",
+        cause);
+  }
+
+  /** The bundles that are there. */
+  synchronized List<Kept> all() {
+    List<Kept> all = new ArrayList<>();
     try (DirectoryStream<Path> files = Files.newDirectoryStream(folder)) {
       for (Path file : files) {
-        if (DIGEST.matcher(file.getFileName().toString()).matches()
-            && Files.getLastModifiedTime(file).toInstant().isBefore(time)) {
-          Files.deleteIfExists(file);
+        String digest = file.getFileName().toString();
+        if (DIGEST.matcher(digest).matches()) {
+          all.add(new Kept(digest, Files.size(file), Files.getLastModifiedTime(file).toInstant()));
         }
       }
+    } catch (IOException e) {
+      throw unusable(e);
+    }
+    return all;
+  }
+
+  /** Deletes a bundle, unless it was stored, asked for or unpacked after {@code lastUse}. */
+  synchronized void delete(String digest, Instant lastUse) {
+    Path file = file(digest);
+    try {
+      if (!Files.getLastModifiedTime(file).toInstant().isAfter(lastUse)) {
+        Files.delete(file);
+      }
+    } catch (NoSuchFileException e) {
+      // As wanted.
     } catch (IOException e) {
       throw unusable(e);
     }
@@ -155,12 +255,13 @@ final class Bundles {
     private final FileChannel channel;
     private final MessageDigest sha256 = sha256();
     private long bytes;
+    private long looked;
 
     private Upload(String digest, Path target) {
       this.digest = digest;
       this.target = target;
       try {
-        temporary = Files.createTempFile(folder, digest, UNFINISHED);
+        temporary = Files.createTempFile(folder, digest, UNFINISHED, StateFolder.FILE_MODE);
         channel = FileChannel.open(temporary, StandardOpenOption.WRITE);
       } catch (IOException e) {
         throw unusable(e);
@@ -174,10 +275,14 @@ final class Bundles {
      */
     void write(ByteBuffer data) {
       bytes += data.remaining();
-      if (bytes > maxPackedBytes) {
+      if (bytes > limits.packed) {
         throw new BerthException(
             Reason.EXHAUSTED,
-            "the bundle has " + bytes + " bytes or more, this server allows " + maxPackedBytes);
+            "the bundle has " + bytes + " bytes or more, this server allows " + limits.packed);
+      }
+      if (bytes - looked > LOOK_EVERY) {
+        looked = bytes;
+        checkRoom();
       }
       sha256.update(data.duplicate());
       try {
@@ -206,9 +311,10 @@ final class Bundles {
         channel.force(true);
         channel.close();
         try (InputStream packed = Files.newInputStream(temporary)) {
-          new BundleTar(packed, maxUnpackedBytes).read((entry, content) -> {});
+          new BundleTar(packed, limits.unpacked).read((entry, content) -> {});
         }
         Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE);
+        durable.flush(folder);
       } catch (IOException e) {
         throw unusable(e);
       }
@@ -225,25 +331,55 @@ final class Bundles {
         log.warn("cannot delete {}: {}", temporary, e.toString());
       }
     }
+  }
 
-    private static MessageDigest sha256() {
-      try {
-        return MessageDigest.getInstance("SHA-256");
-      } catch (NoSuchAlgorithmException e) {
-        throw new IllegalStateException("every Java has SHA-256", e);
+  private static MessageDigest sha256() {
+    try {
+      return MessageDigest.getInstance("SHA-256");
+    } catch (NoSuchAlgorithmException e) {
+      throw new IllegalStateException("every Java has SHA-256", e);
+    }
+  }
+
+  /** Looks at the disk again and again while something is written. For one thread. */
+  private final class Room {
+    // The least that a file or folder takes on most disks.
+    private static final int BLOCK = 4096;
+
+    private long untilLook;
+
+    Room() {
+      look();
+    }
+
+    void entry() {
+      take(BLOCK);
+    }
+
+    void take(long bytes) {
+      untilLook -= bytes;
+      if (untilLook < 0) {
+        look();
       }
+    }
+
+    private void look() {
+      disk.check("the unpacking of a bundle");
+      untilLook = LOOK_EVERY;
     }
   }
 
   /** Writes entries below a folder. Links come last, so that nothing is written through one. */
   private static final class Unpacking implements BundleTar.Receiver {
     private final Path into;
+    private final Room room;
     private final Set<Path> folders = new HashSet<>();
     private final List<BundleTar.Entry> folderEntries = new ArrayList<>();
     private final List<BundleTar.Entry> links = new ArrayList<>();
 
-    Unpacking(Path into) throws IOException {
+    Unpacking(Path into, Room room) throws IOException {
       this.into = into;
+      this.room = room;
       Files.createDirectories(into);
       folders.add(into);
     }
@@ -251,6 +387,7 @@ final class Bundles {
     @Override
     public void receive(BundleTar.Entry entry, InputStream content) throws IOException {
       Path path = into.resolve(entry.path());
+      room.entry();
       switch (entry.kind()) {
         case FOLDER -> {
           makeFolder(path);
@@ -262,11 +399,19 @@ final class Bundles {
           // Of two entries with the same name the later one counts.
           Files.deleteIfExists(path);
           try (OutputStream out = Files.newOutputStream(path, StandardOpenOption.CREATE_NEW)) {
-            content.transferTo(out);
+            copy(content, out);
           }
           // Without the permission to read it, a server that is not root could not give it back.
           setAttributes(path, entry.mode() | 0400, entry.modified());
         }
+      }
+    }
+
+    private void copy(InputStream content, OutputStream out) throws IOException {
+      byte[] buffer = new byte[BUFFER];
+      for (int read = content.read(buffer); read >= 0; read = content.read(buffer)) {
+        room.take(read);
+        out.write(buffer, 0, read);
       }
     }
 
@@ -292,7 +437,7 @@ final class Bundles {
         Files.createDirectory(path);
       } else if (!Files.readAttributes(path, BasicFileAttributes.class, LinkOption.NOFOLLOW_LINKS)
           .isDirectory()) {
-        throw new IOException(path + " is in the way of a folder");
+        throw new NotDirectoryException(path + " is in the way of a folder");
       }
     }
 

@@ -12,7 +12,18 @@ final class ImageName {
               + "(?<tag>:\\w[\\w.-]{0,127})?"
               + "(?<digest>@sha256:[0-9a-f]{64})?");
 
+  private static final Pattern BUILT_HERE =
+      Pattern.compile("[a-z0-9.-]+\\.invalid(?::\\d+)?/", Pattern.CASE_INSENSITIVE);
+
   private ImageName() {}
+
+  /**
+   * Whether no registry can have an image of this name: those that scripts/build-images.sh builds
+   * have a host whose name never resolves (RFC 6761).
+   */
+  static boolean isBuiltHere(String name) {
+    return BUILT_HERE.matcher(name).lookingAt();
+  }
 
   /** What is wrong with a name, as a sentence; nothing if it names one image for good. */
   static Optional<String> problem(String name) {

@@ -9,7 +9,6 @@ import berth.server.run.RunSpec.Code;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -23,12 +22,22 @@ final class LaunchPlanner {
   private final String serverName;
   private final Services services;
   private final MountRules mounts;
+  private final UidRange supervisors;
   private final Bundles bundles;
 
-  LaunchPlanner(String serverName, Services services, MountRules mounts, Bundles bundles) {
+  /**
+   * @param supervisors users that no program may be
+   */
+  LaunchPlanner(
+      String serverName,
+      Services services,
+      MountRules mounts,
+      UidRange supervisors,
+      Bundles bundles) {
     this.serverName = serverName;
     this.services = services;
     this.mounts = mounts;
+    this.supervisors = supervisors;
     this.bundles = bundles;
   }
 
@@ -39,6 +48,7 @@ final class LaunchPlanner {
    * @throws berth.rpc.BerthException if it can never be started here
    */
   Launch plan(String runId, RunFolder folder, RunSpec spec, Optional<Reservation> reservation) {
+    spec.user().ifPresent(supervisors::refuse);
     Optional<Service> service = spec.service().map(services::find);
     if (spec.code() instanceof Code.Bundle bundle) {
       if (!bundles.has(bundle.digest())) {
@@ -47,6 +57,7 @@ final class LaunchPlanner {
             "there is no bundle " + bundle.digest() + " on " + serverName + "; upload it first");
       }
     }
+    Optional<String> image = spec.image().or(() -> service.map(Service::image));
     Map<String, String> env = new TreeMap<>(service.map(Service::env).orElse(Map.of()));
     env.putAll(spec.env());
     env.put("BERTH_RUN_ID", runId);
@@ -61,7 +72,9 @@ final class LaunchPlanner {
     return new Launch(
         runId,
         folder,
-        spec.image().or(() -> service.map(Service::image)),
+        image,
+        image.map(name -> !ImageName.isBuiltHere(name)).orElse(false)
+            && (spec.image().isPresent() || service.map(Service::fetched).orElse(true)),
         spec.entrypoint().or(() -> service.flatMap(Service::entrypoint)),
         command(spec, service),
         env,
@@ -87,9 +100,9 @@ final class LaunchPlanner {
   void bringCode(RunFolder folder, RunSpec spec) {
     try {
       if (spec.code() instanceof Code.Source source) {
-        Files.write(folder.work().resolve(source.fileName()), source.content());
+        WorkFiles.put(folder.work(), source.fileName(), source.content());
       } else if (spec.code() instanceof Code.Bundle bundle) {
-        bundles.unpack(bundle.digest(), folder.work());
+        unpack(bundle, folder.work());
       }
       for (Map.Entry<String, byte[]> file : spec.files().entrySet()) {
         WorkFiles.put(folder.work(), file.getKey(), file.getValue());
@@ -99,6 +112,16 @@ final class LaunchPlanner {
       }
     } catch (IOException e) {
       throw new UncheckedIOException(e);
+    }
+  }
+
+  // What is half there would keep the room that it may have to wait for.
+  private void unpack(Code.Bundle bundle, Path work) throws IOException {
+    try {
+      bundles.unpack(bundle.digest(), work);
+    } catch (BerthException e) {
+      WorkFiles.delete(work);
+      throw e;
     }
   }
 

@@ -15,6 +15,10 @@ import berth.server.run.RunRecord.Stop;
 import berth.server.run.Runtime.Exit;
 import berth.server.run.Runtime.Pull;
 import berth.server.run.Runtime.Running;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -27,7 +31,9 @@ import java.util.concurrent.CompletionException;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -42,14 +48,19 @@ final class Run {
   private static final Duration LAST_OUTPUT = Duration.ofSeconds(10);
   private static final Duration REMOVE_AGAIN = Duration.ofSeconds(1);
   private static final Duration SAVE_AGAIN = Duration.ofSeconds(1);
+  private static final Duration BEGIN_AGAIN = Duration.ofSeconds(1);
   private static final Duration LOOK_AGAIN = Duration.ofMillis(200);
   private static final long PEAK_EVERY_SECONDS = 2;
+  private static final Duration LOOK_AT_DISK = Duration.ofSeconds(10);
+  // A look may take a fiftieth of the time.
+  private static final int SELDOM = 50;
 
   /**
    * A run at one moment.
    *
    * @param started its start, also before that is noted if it has printed something
    * @param ahead requests before it, while it is queued
+   * @param waitingBecause what is wrong with this server, while it waits for that to end
    * @param pull the newest progress, while its image is fetched
    * @param heldBack why its GPUs are not free although it is over
    * @param settled whether it is over and its GPUs are free, or it is known why they are not
@@ -58,25 +69,30 @@ final class Run {
       RunRecord record,
       Optional<Started> started,
       OptionalInt ahead,
+      String waitingBecause,
       Optional<Reservation> reservation,
       Optional<Pull> pull,
       String heldBack,
       boolean settled) {}
 
   private final RunParts parts;
-  // Without the content of its files once nothing can start it any more: runs are kept for long.
-  private volatile RunSpec spec;
+  // Without what only its start needs, which is on disk: many may wait, and runs are kept for long.
+  // Empty for one that was over when this process came.
+  private final Optional<RunSpec> spec;
   private final RunFolder folder;
+  private final SavedRecord saved;
   private final boolean sameBoot;
+  private final boolean damaged;
   private final OptionalLong acceptedNanos;
   private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
   private final List<Future<?>> timers = new ArrayList<>();
   private final CompletableFuture<Void> cleaned = new CompletableFuture<>();
 
-  private volatile RunRecord record;
-  // Whether the record on disk is older.
-  private boolean unsaved;
+  private boolean begun;
+  // Whether an earlier daemon may have made something for GPUs that it has no more.
+  private boolean lostHold;
   private OptionalInt ahead = OptionalInt.empty();
+  private String waitingBecause = "";
   private Optional<Reservation> reservation = Optional.empty();
   private Optional<Pull> pull = Optional.empty();
   private String heldBack = "";
@@ -84,6 +100,8 @@ final class Run {
   private Optional<BerthException> failure = Optional.empty();
   private Optional<Spool> spool = Optional.empty();
   private Optional<Running> starting = Optional.empty();
+  // What was made of the code that is in its folder, while it is not started.
+  private Optional<Launch> brought = Optional.empty();
   private Optional<Started> seenToRun = Optional.empty();
   private Runnable leaveQueue = () -> {};
   private Runnable unattend = () -> {};
@@ -96,34 +114,53 @@ final class Run {
   private Optional<Future<?>> abandonment = Optional.empty();
   private Thread thread;
 
-  /**
-   * @param sameBoot false for a run that a reboot of the machine has ended
-   * @param acceptedNanos when this process accepted it; empty if an earlier one did
-   */
-  Run(
-      RunParts parts,
-      RunSpec spec,
-      RunFolder folder,
-      RunRecord record,
-      boolean sameBoot,
-      OptionalLong acceptedNanos) {
+  private Run(RunParts parts, RunStore.Stored stored, OptionalLong acceptedNanos) {
     this.parts = parts;
-    this.spec = record.phase() == Phase.CLEANED ? spec.withoutContent() : spec;
-    this.folder = folder;
-    this.record = record;
-    this.sameBoot = sameBoot;
+    this.spec = stored.spec();
+    this.folder = stored.folder();
+    this.saved = new SavedRecord(parts.store(), parts.threads(), stored.record());
+    this.sameBoot = stored.sameBoot();
+    this.damaged = stored.damaged();
     this.acceptedNanos = acceptedNanos;
-    if (record.phase() == Phase.CLEANED) {
+    if (stored.record().phase() == Phase.CLEANED) {
       cleaned.complete(null);
     }
   }
 
-  String id() {
-    return record.id();
+  /** A new run, which is on disk already. */
+  static Run accepted(RunParts parts, RunFolder folder, RunRecord record, RunSpec spec) {
+    return new Run(
+        parts,
+        new RunStore.Stored(folder, record, Optional.of(spec), true, false),
+        OptionalLong.of(System.nanoTime()));
   }
 
+  /** A run of an earlier process. */
+  static Run recovered(RunParts parts, RunStore.Stored stored) {
+    return new Run(parts, stored, OptionalLong.empty());
+  }
+
+  private RunRecord record() {
+    return saved.get();
+  }
+
+  String id() {
+    return record().id();
+  }
+
+  /** What was asked for, as far as lists show it. */
   RunSpec spec() {
-    return spec;
+    return spec.orElseGet(() -> parts.store().shown(folder));
+  }
+
+  /** By which its caller knows it; empty if by none. */
+  String requestId() {
+    return record().requestId();
+  }
+
+  /** How many runs were accepted before it. */
+  long number() {
+    return record().number();
   }
 
   RunFolder folder() {
@@ -131,15 +168,20 @@ final class Run {
   }
 
   synchronized View view() {
+    RunRecord record = record();
     boolean over = record.phase().isAtLeast(Phase.ENDED);
     return new View(
         record,
         record.started().or(() -> seenToRun),
         ahead,
+        waitingBecause,
         reservation,
         pull,
         heldBack,
-        over && (record.phase() == Phase.CLEANED || !spec.holdsSomething() || !heldBack.isEmpty()));
+        over
+            && (record.phase() == Phase.CLEANED
+                || !spec().holdsSomething()
+                || !heldBack.isEmpty()));
   }
 
   /** Why it failed before its start, as its caller is to be told. */
@@ -147,12 +189,27 @@ final class Run {
     return failure;
   }
 
-  synchronized boolean over() {
-    return record.phase().isAtLeast(Phase.ENDED);
+  boolean over() {
+    return record().phase().isAtLeast(Phase.ENDED);
   }
 
-  boolean endedBefore(Instant time) {
-    return record.ended().map(ended -> ended.at().isBefore(time)).orElse(false);
+  /** When it ended, once it is over. */
+  Optional<Instant> endedAt() {
+    return record().ended().map(Ended::at);
+  }
+
+  /** What it takes on the disk, if it is over. Looks at the disk the first time. */
+  long keptBytes() {
+    if (record().keptBytes().isEmpty()) {
+      long bytes = DiskUse.below(folder.path()).orElse(0);
+      saved.noteSoon(now -> now.keeping(bytes));
+    }
+    return record().keptBytes().orElse(0);
+  }
+
+  /** Nothing of it is written any more: it is about to be deleted. */
+  void discard() {
+    saved.discard();
   }
 
   /** Completes when nothing is left of it but its output and files. */
@@ -171,23 +228,68 @@ final class Run {
     return over() ? Optional.empty() : spool;
   }
 
-  /** Starts to carry it out, or to go on with it; once. */
-  synchronized void start() {
-    if (thread != null) {
-      return;
+  /**
+   * Starts to carry it out, or to go on with it; once. If it has to queue, it is in the line when
+   * this returns, and needs no thread until it is served.
+   */
+  void start() {
+    boolean waits = record().phase() == Phase.QUEUED && spec().needsReservation();
+    if (acceptedNanos.isEmpty() && spec().holdsSomething() && !over()) {
+      lostHold = parts.reservations().heldBy(id(), this::reservationEnded).isEmpty();
+      waits &= lostHold;
     }
-    thread = new Thread(this::carryOut, "run-" + record.id());
-    thread.setDaemon(true);
-    if (!spec.detached()) {
-      watchCaller();
+    waits &= record().stop().isEmpty();
+    synchronized (this) {
+      if (begun) {
+        return;
+      }
+      begun = true;
+      if (!spec().detached()) {
+        watchCaller();
+      }
     }
-    thread.start();
+    if (waits) {
+      joinLine();
+    } else {
+      begin(Served.NOT_YET);
+    }
+  }
+
+  // What was accepted is carried out, also if there is no thread for it at the moment.
+  private void begin(Served served) {
+    try {
+      startThread(served);
+    } catch (RuntimeException | Error e) {
+      if (waitsBecause("the server cannot start a thread")) {
+        log.error("{} cannot be carried out yet", id(), e);
+      }
+      beginLater(served);
+    }
+  }
+
+  private synchronized void startThread(Served served) {
+    if (!parts.closed()) {
+      Thread next = parts.runThreads().newThread(() -> carryOut(served));
+      next.setName("run-" + id());
+      next.setDaemon(true);
+      next.start();
+      thread = next;
+    }
+  }
+
+  private void beginLater(Served served) {
+    try {
+      parts.timer().schedule(() -> begin(served), BEGIN_AGAIN.toMillis(), TimeUnit.MILLISECONDS);
+    } catch (RejectedExecutionException e) {
+      // The daemon stops, and the next one goes on.
+    }
   }
 
   /** Leaves it as it is, for the next daemon to find. */
   void leave() {
     synchronized (this) {
-      if (thread != null) {
+      // What is cleaned up is only being written down.
+      if (thread != null && !cleaned.isDone()) {
         thread.interrupt();
       }
       timers.forEach(timer -> timer.cancel(false));
@@ -205,7 +307,9 @@ final class Run {
     if (running != null) {
       running.join(Math.max(1, atMost.toMillis()));
     }
-    spool.ifPresent(Spool::close);
+    synchronized (this) {
+      spool.ifPresent(Spool::close);
+    }
   }
 
   /**
@@ -220,7 +324,7 @@ final class Run {
 
   private synchronized void unhold() {
     holders--;
-    if (!spec.detached()) {
+    if (!spec().detached()) {
       watchCaller();
     }
   }
@@ -232,7 +336,9 @@ final class Run {
               parts
                   .timer()
                   .schedule(
-                      this::abandoned, parts.callerGrace().toMillis(), TimeUnit.MILLISECONDS));
+                      () -> soon(this::abandoned),
+                      parts.callerGrace().toMillis(),
+                      TimeUnit.MILLISECONDS));
     }
   }
 
@@ -242,7 +348,25 @@ final class Run {
         return;
       }
     }
-    stop(new Stop(ExitReason.CANCELLED, "its caller has gone"), false);
+    stopUnlessOver(new Stop(ExitReason.CANCELLED, "its caller has gone"));
+  }
+
+  // Not in the thread of the timers, which all runs need: the disk or the engine may take its time.
+  private void soon(Runnable task) {
+    try {
+      parts
+          .threads()
+          .execute(
+              () -> {
+                try {
+                  task.run();
+                } catch (RuntimeException e) {
+                  log.error("{}: unexpected failure", id(), e);
+                }
+              });
+    } catch (RejectedExecutionException e) {
+      // The daemon stops, and the next one goes on.
+    }
   }
 
   /**
@@ -252,34 +376,46 @@ final class Run {
    * @throws BerthException if it is over
    */
   void stop(Stop order, boolean force) {
-    boolean running;
-    synchronized (this) {
-      if (over()) {
-        throw new BerthException(Reason.CONFLICT, record.id() + " has ended already");
-      }
-      if (record.stop().isEmpty()) {
-        note(record.stopping(order));
-        log.info("{} is to end: {}", record.id(), order.message());
-      }
-      // A program may print, and be cancelled for that, before its start is noted.
-      forced |= force;
-      running = record.phase() == Phase.RUNNING;
+    RunRecord before = record();
+    saved.note(now -> now.stopping(order));
+    if (over()) {
+      throw new BerthException(Reason.CONFLICT, id() + " has ended already");
     }
-    leaveQueue.run();
+    if (before.stop().isEmpty()) {
+      log.info("{} is to end: {}", id(), order.message());
+    }
+    // A program may print, and be cancelled for that, before its start is noted.
+    boolean running;
+    Runnable leave;
+    synchronized (this) {
+      forced |= force;
+      running = record().phase() == Phase.RUNNING;
+      leave = leaveQueue;
+      // Whoever waits for the server need not wait any longer.
+      notifyAll();
+    }
+    leave.run();
     if (running) {
       endProgram(force);
     }
   }
 
-  private void carryOut() {
+  private void carryOut(Served served) {
     try {
+      waitsBecause("");
       Optional<RunHold> hold = Optional.empty();
-      if (!record.phase().isAtLeast(Phase.ENDED)) {
+      if (!record().phase().isAtLeast(Phase.ENDED)) {
         Ended end;
         try {
-          long asked = System.nanoTime();
-          hold = reserve();
-          inLineNanos = System.nanoTime() - asked;
+          if (served.refused().isPresent()) {
+            throw served.refused().get();
+          }
+          Optional<Optional<RunHold>> got = reserve(served);
+          if (got.isEmpty()) {
+            joinLine();
+            return;
+          }
+          hold = got.get();
           if (hold.isPresent()) {
             // Early enough, so that a short run need not wait for a sample at its end.
             unattend = parts.gpus().attend();
@@ -291,20 +427,25 @@ final class Run {
           end = failed(e);
         } catch (RuntimeException e) {
           leaveIfClosed();
-          log.error("{} failed unexpectedly", record.id(), e);
+          log.error("{} failed unexpectedly", record().id(), e);
           end = failed(new BerthException(Reason.INTERNAL, "the server failed unexpectedly", e));
         }
         finish(end);
       }
-      cleanUp(hold.or(() -> parts.reservations().heldBy(record.id(), () -> {})));
+      cleanUp(hold.or(() -> parts.reservations().heldBy(record().id(), () -> {})));
     } catch (InterruptedException e) {
       // The daemon stops, and the next one goes on.
     } catch (RuntimeException e) {
       if (!parts.closed()) {
-        log.error("{} failed unexpectedly", record.id(), e);
+        log.error("{} failed unexpectedly", record().id(), e);
       }
     } finally {
       unattend.run();
+      synchronized (this) {
+        if (thread == Thread.currentThread()) {
+          thread = null;
+        }
+      }
     }
   }
 
@@ -315,95 +456,112 @@ final class Run {
     }
   }
 
-  /** Gets the GPUs and ports; waits in line for them if it must. */
-  private Optional<RunHold> reserve() throws InterruptedException {
-    Runnable ending =
-        () ->
-            parts
-                .timer()
-                .execute(
-                    () ->
-                        stopUnlessOver(
-                            new Stop(ExitReason.CANCELLED, "its reservation has ended")));
-    Optional<RunHold> hold = parts.reservations().heldBy(record.id(), ending);
-    if (hold.isEmpty() && record.phase().isAtLeast(Phase.PREPARING) && spec.holdsSomething()) {
+  private void reservationEnded() {
+    soon(() -> stopUnlessOver(new Stop(ExitReason.CANCELLED, "its reservation has ended")));
+  }
+
+  /** Gets what the run holds; empty if it has to queue for that. */
+  private Optional<Optional<RunHold>> reserve(Served served) throws InterruptedException {
+    Optional<RunHold> hold = parts.reservations().heldBy(id(), this::reservationEnded);
+    if (lostHold) {
+      if (record().phase().isAtLeast(Phase.LAUNCHING) && (!sameBoot || damaged)) {
+        // Never started again, so it needs no GPUs.
+        return Optional.of(hold);
+      }
       // Made for GPUs that may be another's by now.
       if (!folder.started()) {
         remove();
       }
       if (folder.started()) {
-        return Optional.empty();
+        return Optional.of(hold);
       }
     }
-    if (hold.isEmpty() && spec.reservationId().isPresent()) {
-      hold =
-          Optional.of(parts.reservations().hold(spec.reservationId().get(), record.id(), ending));
+    if (hold.isEmpty() && served.reservation().isPresent()) {
+      hold = Optional.of(holdWhenPossible(served.reservation().get().id()));
     }
-    if (hold.isEmpty() && spec.needsReservation()) {
-      hold = Optional.of(awaitGrant(ending));
+    if (hold.isEmpty() && spec().reservationId().isPresent()) {
+      hold = Optional.of(holdWhenPossible(spec().reservationId().get()));
+    }
+    if (hold.isEmpty() && spec().needsReservation()) {
+      return Optional.empty();
     }
     synchronized (this) {
       ahead = OptionalInt.empty();
+      waitingBecause = "";
+      leaveQueue = () -> {};
       reservation = hold.map(RunHold::reservation);
-      if (!record.phase().isAtLeast(Phase.PREPARING)) {
-        save(record.at(Phase.PREPARING));
-      }
+    }
+    if (!record().phase().isAtLeast(Phase.PREPARING)) {
+      saved.noteSoon(now -> now.at(Phase.PREPARING));
     }
     changed();
     checkStopped();
-    return hold;
+    return Optional.of(hold);
+  }
+
+  private RunHold hold(String reservationId) {
+    return parts.reservations().hold(reservationId, id(), this::reservationEnded);
+  }
+
+  private RunHold holdWhenPossible(String reservationId) throws InterruptedException {
+    List<RunHold> held = new ArrayList<>();
+    untilDone(() -> held.add(hold(reservationId)));
+    return held.get(0);
   }
 
   // Its keeper is gone, so somebody else may have its GPUs: it must not run on.
   private void endIfItStillRuns() throws InterruptedException {
-    Launch launch = parts.planner().plan(record.id(), folder, spec, Optional.empty());
+    Launch launch = plan(Optional.empty());
     // Was started before, so this only looks. A keeper ends with the program, and nothing is lost
     // then.
     boolean runs = parts.runtime().start(launch).pid().isPresent();
-    if (runs && record.stop().isEmpty()) {
-      log.error("{} has lost the locks of its GPUs; ending it", record.id());
-      synchronized (this) {
-        note(
-            record.stopping(
-                new Stop(
-                    ExitReason.SERVER_LOST,
-                    "the locks of its GPUs were lost while berthd was not running")));
-      }
+    if (runs && record().stop().isEmpty()) {
+      log.error("{} has lost the locks of its GPUs; ending it", record().id());
+      Stop order =
+          new Stop(
+              ExitReason.SERVER_LOST,
+              "the locks of its GPUs were lost while berthd was not running");
+      saved.note(now -> now.stopping(order));
     }
   }
 
-  private RunHold awaitGrant(Runnable ending) throws InterruptedException {
-    CompletableFuture<Reservation> granted = new CompletableFuture<>();
-    Runnable leave =
-        parts
-            .reservations()
-            .reserve(
-                new ReservationRequest(
-                    spec.gpus(),
-                    spec.ports(),
-                    spec.waitAtMost(),
-                    new Lifetime.OfRun(record.id()),
-                    spec.owner(),
-                    spec.name(),
-                    ""),
-                new Line(granted));
+  /** Takes a place in the line for GPUs; {@link Line} is told what comes of it. */
+  private void joinLine() {
+    Line line = new Line();
+    Runnable leave;
+    try {
+      leave =
+          parts
+              .reservations()
+              .reserve(
+                  new ReservationRequest(
+                      spec().gpus(),
+                      spec().ports(),
+                      spec().waitAtMost(),
+                      new Lifetime.OfRun(id()),
+                      spec().owner(),
+                      spec().name(),
+                      ""),
+                  line);
+    } catch (BerthException e) {
+      line.failed(e);
+      return;
+    } catch (RuntimeException | Error e) {
+      log.error("{} cannot queue", id(), e);
+      line.failed(new BerthException(Reason.INTERNAL, "the server failed unexpectedly", e));
+      return;
+    }
     synchronized (this) {
       leaveQueue =
           () -> {
-            if (granted.completeExceptionally(stopped())) {
+            if (line.settle()) {
               leave.run();
+              begin(Served.refused(stopped()));
             }
           };
     }
-    if (record.stop().isPresent()) {
+    if (record().stop().isPresent()) {
       leaveQueue.run();
-    }
-    try {
-      return parts.reservations().hold(await(granted).id(), record.id(), ending);
-    } finally {
-      synchronized (this) {
-        leaveQueue = () -> {};
-      }
     }
   }
 
@@ -418,35 +576,52 @@ final class Run {
     }
   }
 
+  /** What the line has given a run: GPUs, or the reason why it gets none. */
+  private record Served(Optional<Reservation> reservation, Optional<BerthException> refused) {
+    static final Served NOT_YET = new Served(Optional.empty(), Optional.empty());
+
+    static Served refused(BerthException why) {
+      return new Served(Optional.empty(), Optional.of(why));
+    }
+  }
+
   /** Told how the request fares in the line. */
   private final class Line implements ReservationListener {
-    private final CompletableFuture<Reservation> granted;
+    private final long joined = System.nanoTime();
+    private final AtomicBoolean settled = new AtomicBoolean();
 
-    Line(CompletableFuture<Reservation> granted) {
-      this.granted = granted;
+    /** Whether it is this caller who decides what becomes of the place. */
+    boolean settle() {
+      return settled.compareAndSet(false, true);
     }
 
     @Override
-    public void queued(int before) {
+    public void queued(int before, String because) {
       synchronized (Run.this) {
         ahead = OptionalInt.of(before);
+        waitingBecause = because;
       }
       changed();
     }
 
     @Override
     public void granted(Reservation got) {
-      if (!granted.complete(got)) {
+      if (settle()) {
+        synchronized (Run.this) {
+          inLineNanos = System.nanoTime() - joined;
+        }
+        begin(new Served(Optional.of(got), Optional.empty()));
+      } else {
         // It has been stopped in the same moment.
-        parts
-            .timer()
-            .execute(() -> parts.reservations().hold(got.id(), record.id(), () -> {}).release());
+        soon(() -> hold(got.id()).release());
       }
     }
 
     @Override
     public void failed(BerthException why) {
-      granted.completeExceptionally(why);
+      if (settle()) {
+        begin(Served.refused(why));
+      }
     }
 
     @Override
@@ -455,40 +630,202 @@ final class Run {
 
   /** Brings code and image, and starts the program; finds what an earlier daemon has done of it. */
   private void launch(Optional<RunHold> hold) throws InterruptedException {
-    synchronized (this) {
-      spool = Optional.of(new Spool(folder, parts.spoolWatch()));
-      countedOutput = spool.get().total();
-    }
-    spool.get().listen(this::grown);
-    spool.get().follow();
-    if (!record.phase().isAtLeast(Phase.RUNNING)) {
+    if (!record().phase().isAtLeast(Phase.RUNNING)) {
       startProgram(hold);
-    } else if (sameBoot) {
+    }
+    if (record().phase().isAtLeast(Phase.RUNNING) && sameBoot) {
       // A keeper of an earlier daemon may not know the process yet.
-      record
+      record()
           .started()
           .flatMap(started -> started.pid().stream().boxed().findFirst())
           .filter(pid -> ProcessHandle.of(pid).isPresent())
-          .ifPresent(pid -> hold.ifPresent(held -> held.livesBy(pid)));
+          .ifPresent(pid -> tellKeeper(hold, pid));
     }
-    if (hold.isEmpty() && spec.holdsSomething() && sameBoot) {
-      endIfItStillRuns();
+    if (hold.isEmpty() && spec().holdsSomething() && sameBoot) {
+      untilDone(this::endIfItStillRuns);
     }
     limitTime();
-    if (record.stop().isPresent()) {
-      endProgram(forced || record.stop().get().reason() == ExitReason.SERVER_LOST);
+    if (record().stop().isPresent()) {
+      endProgram(forced || record().stop().get().reason() == ExitReason.SERVER_LOST);
+    }
+    if (spool.isEmpty()) {
+      // Of one that runs: its limits hold meanwhile, and what it prints is on disk.
+      untilDone(this::openSpool);
+    }
+  }
+
+  // The mark and the older keeper, which stays, do until the run ends.
+  private void tellKeeper(Optional<RunHold> hold, int pid) {
+    try {
+      hold.ifPresent(held -> held.livesBy(pid));
+    } catch (BerthException e) {
+      log.warn("{}: the keeper of its GPUs is not told its process: {}", id(), e.getMessage());
+    }
+  }
+
+  private interface Step {
+    void take() throws InterruptedException;
+  }
+
+  private void untilDone(Step step) throws InterruptedException {
+    ServerTrouble trouble = trouble();
+    while (true) {
+      try {
+        step.take();
+        return;
+      } catch (RuntimeException | OutOfMemoryError e) {
+        waitOut(trouble, e);
+      }
+    }
+  }
+
+  private void openSpool() {
+    Spool opened = new Spool(folder, parts.spoolWatch());
+    synchronized (this) {
+      spool.ifPresent(Spool::close);
+      spool = Optional.of(opened);
+      countedOutput = opened.total();
+    }
+    opened.listen(this::grown);
+    opened.follow();
+  }
+
+  private Launch plan(Optional<Reservation> held) {
+    Runnable giveBack = parts.memory().take(parts.store().contentBytes(folder));
+    try {
+      return parts.planner().plan(id(), folder, parts.store().whole(folder), held);
+    } finally {
+      giveBack.run();
     }
   }
 
   private void startProgram(Optional<RunHold> hold) throws InterruptedException {
-    if (!sameBoot && folder.started()) {
-      throw lost("the machine was restarted");
+    if (record().phase().isAtLeast(Phase.LAUNCHING)) {
+      if (!sameBoot) {
+        // Whether or not the mark of its start was on disk by then.
+        throw lost("the machine was restarted");
+      }
+      if (damaged && !folder.started()) {
+        throw lost("the record of its state was damaged, and it may have been started");
+      }
     }
-    Launch launch = parts.planner().plan(record.id(), folder, spec, hold.map(RunHold::reservation));
-    if (!record.phase().isAtLeast(Phase.LAUNCHING)) {
-      parts.planner().bringCode(folder, spec);
+    Started started = startOnceReady(hold);
+    saved.noteSoon(now -> now.running(started));
+    acceptedNanos.ifPresent(
+        accepted -> parts.metrics().started(started.nanos() - accepted - inLineNanos));
+    changed();
+  }
+
+  // A full disk is no fault of the run: it goes on when there is room again. Nor is it started on
+  // one, where neither its output nor its end could be written down.
+  private Started startOnceReady(Optional<RunHold> hold) throws InterruptedException {
+    ServerTrouble trouble = trouble();
+    while (true) {
+      if (!record().phase().isAtLeast(Phase.LAUNCHING) && parts.disk().isShort()) {
+        trouble.restart();
+        pauseForRoom();
+        continue;
+      }
+      try {
+        Launch launch = makeReady(hold);
+        Running running = parts.runtime().start(launch);
+        waitsBecause("");
+        brought = Optional.empty();
+        running.pid().ifPresent(pid -> tellKeeper(hold, pid));
+        return started(running, launch.limits().time());
+      } catch (RuntimeException | OutOfMemoryError e) {
+        waitOut(trouble, e);
+      }
     }
-    // Twice only if an earlier daemon was killed before it could start what it made.
+  }
+
+  private ServerTrouble trouble() {
+    // Who does not queue says nothing of waiting.
+    return new ServerTrouble(
+        spec().needsReservation() ? spec().waitAtMost() : Optional.empty(), System::nanoTime);
+  }
+
+  /**
+   * Waits a while after a failure that was the server's; passes on any other. What may run is
+   * waited for without limit: to give it up would be to kill it.
+   */
+  private void waitOut(ServerTrouble trouble, Throwable failure) throws InterruptedException {
+    leaveIfClosed();
+    BerthException why = ServerTrouble.of(failure).orElseThrow(() -> unchecked(failure));
+    synchronized (this) {
+      pull = Optional.empty();
+    }
+    if (record().phase().isAtLeast(Phase.RUNNING) || folder.started()) {
+      log.warn("{} runs, and is taken up again soon: {}", id(), why.getMessage());
+      Thread.sleep(trouble.pause().toMillis());
+      return;
+    }
+    if (record().stop().isPresent()) {
+      throw stopped();
+    }
+    if (trouble.lastsTooLong()) {
+      throw why;
+    }
+    if (waitsBecause(why.getMessage())) {
+      log.warn("{} waits for this server: {}", id(), why.getMessage());
+    }
+    pause(trouble.pause());
+    if (record().stop().isPresent()) {
+      throw stopped();
+    }
+  }
+
+  private static RuntimeException unchecked(Throwable failure) {
+    return failure instanceof RuntimeException e ? e : new CompletionException(failure);
+  }
+
+  // No longer than until it is stopped.
+  private synchronized void pause(Duration atMost) throws InterruptedException {
+    long end = System.nanoTime() + atMost.toNanos();
+    for (long left = atMost.toNanos();
+        left > 0 && record().stop().isEmpty();
+        left = end - System.nanoTime()) {
+      TimeUnit.NANOSECONDS.timedWait(this, left);
+    }
+  }
+
+  private void pauseForRoom() throws InterruptedException {
+    if (waitsBecause("the disk of the server is full")) {
+      log.warn("{} waits for room on the disk", id());
+    }
+    checkStopped();
+    pause(SAVE_AGAIN);
+    checkStopped();
+  }
+
+  /** Returns whether that is new. */
+  private boolean waitsBecause(String reason) {
+    synchronized (this) {
+      if (waitingBecause.equals(reason)) {
+        return false;
+      }
+      waitingBecause = reason;
+    }
+    changed();
+    return true;
+  }
+
+  private Launch makeReady(Optional<RunHold> hold) throws InterruptedException {
+    if (spool.isEmpty() && record().phase().isAtLeast(Phase.LAUNCHING)) {
+      openSpool();
+    }
+    Launch launch;
+    if (brought.isPresent()) {
+      launch = brought.get();
+    } else if (record().phase().isAtLeast(Phase.LAUNCHING)) {
+      launch = plan(hold.map(RunHold::reservation));
+    } else {
+      launch = bringCode(hold.map(RunHold::reservation));
+      openSpool();
+      brought = Optional.of(launch);
+    }
+    // Twice only if the engine failed, or an earlier daemon was killed before it could start what
+    // it made.
     if (!folder.started()) {
       // Neither needs the other, and both take their time.
       CompletableFuture<Void> spooling =
@@ -503,21 +840,42 @@ final class Run {
       synchronized (this) {
         pull = Optional.empty();
         starting = created.running();
-        save(record.at(Phase.LAUNCHING));
       }
+      // What was brought and made may have filled the disk; the record would fit all the same.
+      while (!record().phase().isAtLeast(Phase.LAUNCHING) && parts.disk().isShort()) {
+        pauseForRoom();
+      }
+      // On disk before anything of the program can start.
+      saved.write(this::launching);
       hold.ifPresent(held -> held.usedBy(created.mark()));
     }
-    Running running = parts.runtime().start(launch);
-    running.pid().ifPresent(pid -> hold.ifPresent(held -> held.livesBy(pid)));
-    synchronized (this) {
-      save(record.running(started(running, launch.limits().time())));
+    return launch;
+  }
+
+  private RunRecord launching(RunRecord now) {
+    if (now.phase().isAtLeast(Phase.LAUNCHING)) {
+      return now;
     }
-    acceptedNanos.ifPresent(
-        accepted ->
-            parts
-                .metrics()
-                .started(record.started().orElseThrow().nanos() - accepted - inLineNanos));
-    changed();
+    if (now.stop().isPresent()) {
+      throw stopped();
+    }
+    return now.at(Phase.LAUNCHING);
+  }
+
+  // Read, used and forgotten: what is to be run may be large.
+  private Launch bringCode(Optional<Reservation> held) {
+    Runnable giveBack = parts.memory().take(parts.store().contentBytes(folder));
+    try {
+      folder.createForProgram();
+      RunSpec whole = parts.store().whole(folder);
+      Launch launch = parts.planner().plan(id(), folder, whole, held);
+      parts.planner().bringCode(folder, whole);
+      return launch;
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    } finally {
+      giveBack.run();
+    }
   }
 
   // The engine says late that a program runs: what it prints proves it.
@@ -525,7 +883,7 @@ final class Run {
     synchronized (this) {
       countOutput();
       if (seenToRun.isEmpty()
-          && record.phase() == Phase.LAUNCHING
+          && record().phase() == Phase.LAUNCHING
           && spool.map(Spool::total).orElse(0L) > 0) {
         seenToRun = starting.map(running -> started(running, Optional.empty()));
       }
@@ -546,7 +904,7 @@ final class Run {
     Instant at =
         folder
             .startedAt()
-            .filter(time -> time.isAfter(record.accepted()) && time.isBefore(now))
+            .filter(time -> time.isAfter(record().accepted()) && time.isBefore(now))
             .orElse(now);
     return new Started(
         running.containerId(),
@@ -569,23 +927,22 @@ final class Run {
 
     @Override
     public boolean wanted() {
-      return record.stop().isEmpty();
+      return record().stop().isEmpty();
     }
   }
 
   private Ended awaitEnd(Optional<RunHold> hold) throws InterruptedException {
-    Future<?> peak =
-        parts
-            .timer()
-            .scheduleWithFixedDelay(this::notePeak, 0, PEAK_EVERY_SECONDS, TimeUnit.SECONDS);
+    Runnable unwatchPeak = again(Duration.ofSeconds(PEAK_EVERY_SECONDS), this::notePeak);
+    Runnable unwatchDisk = limitDisk();
     Runnable unwatch = limitIdleness(hold);
     try {
-      Exit exit = parts.runtime().await(record.id());
+      Exit exit = parts.runtime().await(record().id());
       exitNanos = OptionalLong.of(parts.gpus().nowNanos());
       return ended(exit);
     } finally {
       unwatch.run();
-      peak.cancel(false);
+      unwatchDisk.run();
+      unwatchPeak.run();
       synchronized (this) {
         timers.forEach(timer -> timer.cancel(false));
         timers.clear();
@@ -593,8 +950,64 @@ final class Run {
     }
   }
 
+  /**
+   * Does something now and then until the result is run; less often if it takes long, and never
+   * twice at once.
+   */
+  private Runnable again(Duration pause, Runnable task) {
+    AtomicBoolean over = new AtomicBoolean();
+    soon(() -> onceMore(pause, task, over));
+    return () -> over.set(true);
+  }
+
+  private void onceMore(Duration pause, Runnable task, AtomicBoolean over) {
+    if (over.get() || parts.closed()) {
+      return;
+    }
+    long began = System.nanoTime();
+    try {
+      task.run();
+    } catch (RuntimeException e) {
+      log.warn("{}: {}", id(), e.toString());
+    }
+    long next = Math.max(pause.toNanos(), SELDOM * (System.nanoTime() - began));
+    try {
+      parts
+          .timer()
+          .schedule(() -> soon(() -> onceMore(pause, task, over)), next, TimeUnit.NANOSECONDS);
+    } catch (RejectedExecutionException e) {
+      // The daemon stops.
+    }
+  }
+
+  /** Ends it when its folder has grown too large, until the result is run. */
+  private Runnable limitDisk() {
+    if (parts.workLimit().isEmpty()) {
+      return () -> {};
+    }
+    long limit = parts.workLimit().get();
+    return again(
+        LOOK_AT_DISK,
+        () -> {
+          long used =
+              DiskUse.below(folder.work()).orElse(0)
+                  + parts
+                      .runtime()
+                      .layer(id())
+                      .map(DiskUse::below)
+                      .orElse(OptionalLong.empty())
+                      .orElse(0);
+          if (used > limit) {
+            stopUnlessOver(
+                new Stop(
+                    ExitReason.DISK_LIMIT,
+                    "it has written " + used + " bytes, " + limit + " are allowed (--work-limit)"));
+          }
+        });
+  }
+
   private void notePeak() {
-    OptionalLong now = parts.runtime().peakMemory(record.id());
+    OptionalLong now = parts.runtime().peakMemory(record().id());
     synchronized (this) {
       if (now.isPresent() && now.getAsLong() > peakMemory.orElse(0)) {
         peakMemory = now;
@@ -605,9 +1018,9 @@ final class Run {
   private Ended ended(Exit exit) {
     ExitReason reason = ExitReason.FINISHED;
     String message = "";
-    if (record.stop().isPresent()) {
-      reason = record.stop().get().reason();
-      message = record.stop().get().message();
+    if (record().stop().isPresent()) {
+      reason = record().stop().get().reason();
+      message = record().stop().get().message();
     } else if (exit.outOfMemory()) {
       reason = ExitReason.OUT_OF_MEMORY;
       message = "it used more memory than it may";
@@ -620,8 +1033,8 @@ final class Run {
 
   private Ended ended(int code, ExitReason reason, String message, Optional<Instant> at) {
     Duration wallTime = Duration.ZERO;
-    if (record.started().isPresent()) {
-      Started started = record.started().get();
+    if (record().started().isPresent()) {
+      Started started = record().started().get();
       wallTime =
           at.isPresent()
               ? Duration.between(started.at(), at.get())
@@ -642,11 +1055,11 @@ final class Run {
 
   private Ended failed(BerthException e) {
     ExitReason reason =
-        record
+        record()
             .stop()
             .map(Stop::reason)
             .orElse(
-                record.phase() == Phase.QUEUED
+                record().phase() == Phase.QUEUED
                     ? ExitReason.NOT_RESERVED
                     : e.reason() == Reason.NOT_FOUND
                         ? ExitReason.IMAGE_NOT_FOUND
@@ -654,13 +1067,15 @@ final class Run {
                             ? ExitReason.SERVER_LOST
                             : ExitReason.START_FAILED);
     // Whatever failed then, who stopped it is what its caller wants to know.
-    BerthException told = record.stop().isPresent() ? stopped() : e;
+    BerthException told = record().stop().isPresent() ? stopped() : e;
+    Optional<Started> seen;
     synchronized (this) {
       failure = Optional.of(told);
-      if (record.started().isEmpty() && seenToRun.isPresent()) {
-        // Its caller has been told so.
-        note(record.running(seenToRun.get()));
-      }
+      seen = seenToRun;
+    }
+    if (record().started().isEmpty() && seen.isPresent()) {
+      // Its caller has been told so.
+      saved.note(now -> now.running(seen.get()));
     }
     return ended(0, reason, told.getMessage(), Optional.empty());
   }
@@ -668,45 +1083,47 @@ final class Run {
   /** Notes the end, when all of the output is there. */
   private void finish(Ended end) throws InterruptedException {
     long output = 0;
+    Path[] flushed = {};
     if (spool.isPresent()) {
       Spool all = spool.get();
       if (!folder.started()) {
         all.abandon();
       }
-      if (record.phase().isAtLeast(Phase.LAUNCHING) && !all.awaitComplete(USUAL_OUTPUT)) {
+      if (record().phase().isAtLeast(Phase.LAUNCHING) && !all.awaitComplete(USUAL_OUTPUT)) {
         // It may have been killed before it opened its pipes. Whoever has them open keeps them.
         all.abandon();
       }
-      if (record.phase().isAtLeast(Phase.LAUNCHING) && !all.awaitComplete(LAST_OUTPUT)) {
-        log.warn("{}: somebody still has its output open; what comes is not kept", record.id());
+      if (record().phase().isAtLeast(Phase.LAUNCHING) && !all.awaitComplete(LAST_OUTPUT)) {
+        log.warn("{}: somebody still has its output open; what comes is not kept", record().id());
       }
       output = all.total();
-    } else if (record.phase().isAtLeast(Phase.PREPARING) && !folder.started()) {
+      flushed = all.written();
+    } else if (Files.exists(folder.io()) && !folder.started()) {
       // An earlier daemon may have started the readers of its pipes.
       try (Spool left = new Spool(folder, parts.spoolWatch())) {
         left.abandon();
       }
     }
+    Ended whole =
+        new Ended(
+            end.exitCode(),
+            end.reason(),
+            end.message(),
+            end.wallTime(),
+            end.peakMemory(),
+            end.gpuSeconds(),
+            end.at(),
+            output);
+    saved.note(now -> now.ended(whole), flushed);
     synchronized (this) {
-      note(
-          record.ended(
-              new Ended(
-                  end.exitCode(),
-                  end.reason(),
-                  end.message(),
-                  end.wallTime(),
-                  end.peakMemory(),
-                  end.gpuSeconds(),
-                  end.at(),
-                  output)));
       abandonment.ifPresent(timer -> timer.cancel(false));
       countOutput();
     }
     parts.metrics().ended(end);
     log.info(
         "{} of {} has ended: {}{}{}",
-        record.id(),
-        spec.owner(),
+        record().id(),
+        spec().owner(),
         end.reason(),
         end.reason() == ExitReason.FINISHED ? " with " + end.exitCode() : "",
         end.message().isEmpty() ? "" : ", " + end.message());
@@ -715,7 +1132,7 @@ final class Run {
 
   /** Frees what it held, and removes what is left of it. */
   private void cleanUp(Optional<RunHold> hold) throws InterruptedException {
-    if (record.phase() != Phase.CLEANED) {
+    if (record().phase() != Phase.CLEANED) {
       if (hold.isPresent() && exitNanos.isPresent()) {
         // What ran has ended, so its GPUs can be looked at while the rest of it is removed.
         parts.gpus().wantSample();
@@ -724,46 +1141,49 @@ final class Run {
       if (hold.isPresent()) {
         freeGpus(hold.get(), exitNanos.orElseGet(parts.gpus()::nowNanos));
       }
-      deletePipes();
+      boolean pipesDeleted = deletePipes();
       synchronized (this) {
         heldBack = "";
-        note(record.at(Phase.CLEANED));
-        spec = spec.withoutContent();
       }
+      // Its caller need not wait for that to be on disk: what comes before it is.
+      saved.noteSoon(now -> now.at(Phase.CLEANED));
+      finishCleaning();
+      awaitSaved(pipesDeleted);
+    } else {
+      finishCleaning();
     }
+  }
+
+  private void finishCleaning() {
     changed();
     cleaned.complete(null);
+    parts.onCleaned().accept(this);
     synchronized (this) {
       spool.ifPresent(Spool::close);
       spool = Optional.empty();
     }
-    awaitSaved();
   }
 
   // One whose end is not written down must not lose the mark of its start too: the next daemon
   // would start it again.
-  private synchronized void deletePipes() {
-    if (!unsaved) {
-      folder.deletePipes();
+  private boolean deletePipes() {
+    boolean saved = this.saved.saveAgain();
+    if (saved) {
+      folder.deleteForProgram();
     }
+    return saved;
   }
 
-  private void awaitSaved() throws InterruptedException {
-    while (true) {
-      synchronized (this) {
-        if (!unsaved) {
-          return;
+  private void awaitSaved(boolean pipesDeleted) throws InterruptedException {
+    // Somebody may have removed it meanwhile.
+    while (folder.exists() && !parts.closed()) {
+      if (saved.saveAgain()) {
+        if (!pipesDeleted) {
+          folder.deleteForProgram();
         }
-      }
-      Thread.sleep(SAVE_AGAIN.toMillis());
-      // Somebody may have removed it meanwhile.
-      if (!folder.exists()) {
         return;
       }
-      synchronized (this) {
-        note(record);
-      }
-      deletePipes();
+      Thread.sleep(SAVE_AGAIN.toMillis());
     }
   }
 
@@ -771,13 +1191,13 @@ final class Run {
   private void remove() throws InterruptedException {
     while (true) {
       try {
-        parts.runtime().remove(record.id());
+        parts.runtime().remove(record().id());
         return;
       } catch (BerthException e) {
         synchronized (this) {
           heldBack = e.getMessage();
         }
-        log.warn("what is left of {} cannot be removed yet: {}", record.id(), e.getMessage());
+        log.warn("what is left of {} cannot be removed yet: {}", record().id(), e.getMessage());
         changed();
         Thread.sleep(REMOVE_AGAIN.toMillis());
       }
@@ -797,7 +1217,7 @@ final class Run {
         heldBack = why;
       }
       if (news) {
-        log.warn("GPUs of {} are held back: {}", record.id(), why);
+        log.warn("GPUs of {} are held back: {}", record().id(), why);
         hold.holdBack(why);
         changed();
       }
@@ -807,7 +1227,7 @@ final class Run {
   }
 
   private void limitTime() {
-    Started started = record.started().orElseThrow();
+    Started started = record().started().orElseThrow();
     if (started.timeLimit().isEmpty()) {
       return;
     }
@@ -820,13 +1240,16 @@ final class Run {
               .timer()
               .schedule(
                   () ->
-                      stopUnlessOver(
-                          new Stop(
-                              ExitReason.TIME_LIMIT,
-                              "its time of " + limit.toMillis() / 1000.0 + " s was over")),
+                      soon(
+                          () ->
+                              stopUnlessOver(
+                                  new Stop(
+                                      ExitReason.TIME_LIMIT,
+                                      "its time of " + limit.toMillis() / 1000.0 + " s was over"))),
                   left,
                   TimeUnit.NANOSECONDS));
-      spec.limits()
+      spec()
+          .limits()
           .warning()
           .filter(warning -> left > warning.before().toNanos())
           .ifPresent(
@@ -843,10 +1266,10 @@ final class Run {
 
   /** Ends it when it does not use its GPUs, until the result is run. */
   private Runnable limitIdleness(Optional<RunHold> hold) {
-    if (spec.limits().idle().isEmpty() || hold.isEmpty()) {
+    if (spec().limits().idle().isEmpty() || hold.isEmpty()) {
       return () -> {};
     }
-    Limits.Idle limit = spec.limits().idle().get();
+    Limits.Idle limit = spec().limits().idle().get();
     Stop order = new Stop(ExitReason.IDLE, "its GPUs were used " + limit);
     return parts
         .gpus()
@@ -855,17 +1278,19 @@ final class Run {
                 limit,
                 hold.get().gpus(),
                 parts.gpus()::nowNanos,
-                () -> parts.threads().execute(() -> stopUnlessOver(order))));
+                () -> soon(() -> stopUnlessOver(order))));
   }
 
   private void stopUnlessOver(Stop order) {
-    if (!over()) {
+    try {
       stop(order, false);
+    } catch (BerthException e) {
+      // It has ended in the same moment.
     }
   }
 
   private void endProgram(boolean force) {
-    Duration grace = spec.limits().stopGrace();
+    Duration grace = spec().limits().stopGrace();
     if (force || grace.isZero()) {
       signal("KILL");
       return;
@@ -885,52 +1310,30 @@ final class Run {
 
   // On a thread of its own: the engine may take its time.
   private void signal(String name) {
-    parts
-        .threads()
-        .execute(
-            () -> {
-              try {
-                parts.runtime().signal(record.id(), name);
-              } catch (RuntimeException e) {
-                log.warn("cannot send SIG{} to {}: {}", name, record.id(), e.getMessage());
-              }
-            });
+    soon(
+        () -> {
+          try {
+            parts.runtime().signal(record().id(), name);
+          } catch (RuntimeException e) {
+            log.warn("cannot send SIG{} to {}: {}", name, record().id(), e.getMessage());
+          }
+        });
   }
 
   private void checkStopped() {
-    if (record.stop().isPresent() && !record.phase().isAtLeast(Phase.LAUNCHING)) {
+    if (record().stop().isPresent() && !record().phase().isAtLeast(Phase.LAUNCHING)) {
       throw stopped();
     }
   }
 
   private BerthException stopped() {
     return new BerthException(
-        Reason.CANCELLED, record.id() + " " + record.stop().map(Stop::message).orElse("was left"));
+        Reason.CANCELLED,
+        record().id() + " " + record().stop().map(Stop::message).orElse("was left"));
   }
 
   private static BerthException lost(String why) {
     return new BerthException(Reason.UNAVAILABLE, why);
-  }
-
-  // What may not happen before it is written down. Call with the lock.
-  private void save(RunRecord next) {
-    parts.store().save(next);
-    record = next;
-    unsaved = false;
-  }
-
-  // What is so whether or not it can be written down: a full disk must keep no run from ending.
-  // Call with the lock.
-  private void note(RunRecord next) {
-    try {
-      save(next);
-    } catch (BerthException e) {
-      if (!unsaved) {
-        log.warn("what becomes of {} cannot be written down yet: {}", id(), e.getMessage());
-      }
-      record = next;
-      unsaved = true;
-    }
   }
 
   private void changed() {

@@ -1,7 +1,9 @@
 package berth.server.run;
 
+import berth.server.state.DurableFiles;
+import berth.server.state.StateFolder;
 import java.io.IOException;
-import java.io.UncheckedIOException;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
@@ -14,9 +16,14 @@ import org.slf4j.LoggerFactory;
 public record RunFolder(Path path) {
   private static final Logger log = LoggerFactory.getLogger(RunFolder.class);
 
-  /** What was asked for, as it came. */
+  /** What lists show of what was asked for. */
   Path request() {
     return path.resolve("request");
+  }
+
+  /** What was asked for, as it came: read only to start it. */
+  Path content() {
+    return path.resolve("content");
   }
 
   /** What has become of it. */
@@ -44,6 +51,11 @@ public record RunFolder(Path path) {
     return path.resolve("work");
   }
 
+  /** Where the engine finds the folders that the program may see. Nobody else gets there. */
+  public Path mounts() {
+    return path.resolve("mounts");
+  }
+
   boolean exists() {
     return Files.exists(path);
   }
@@ -62,10 +74,12 @@ public record RunFolder(Path path) {
     }
   }
 
-  /** Deletes what only the running program needs. */
-  void deletePipes() {
+  /** Deletes what only the start and the running program need. */
+  void deleteForProgram() {
     delete(io());
     delete(mark());
+    delete(mounts());
+    delete(content());
   }
 
   /** Deletes everything; first what makes it a run, should this process end on the way. */
@@ -83,20 +97,32 @@ public record RunFolder(Path path) {
     }
   }
 
-  void create() {
-    try {
-      // Only this user gets in; within the container the folders below are the program's own.
-      Files.createDirectories(
-          path, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
-      Files.createDirectories(spool());
-      // In a container the mark is seen below the pipes.
-      Files.createDirectories(io().resolve("mark"));
-      for (Path open : new Path[] {mark(), work()}) {
-        Files.createDirectories(open);
-        Files.setPosixFilePermissions(open, PosixFilePermissions.fromString("rwxrwxrwx"));
+  /** Makes the folder itself. Only this user gets in. */
+  void create() throws IOException {
+    StateFolder.create(path);
+  }
+
+  /** Makes what the program needs, with an empty folder for its code. */
+  void createForProgram() throws IOException {
+    StateFolder.create(spool());
+    // In a container the mark is seen below the pipes.
+    Files.createDirectories(io().resolve("mark"));
+    Files.setPosixFilePermissions(io(), PosixFilePermissions.fromString("rwxr-xr-x"));
+    // What an earlier start was bringing may be half there.
+    WorkFiles.delete(work());
+    // Within the container these are the program's own.
+    for (Path open : new Path[] {mark(), work()}) {
+      Files.createDirectories(open);
+      Files.setPosixFilePermissions(open, PosixFilePermissions.fromString("rwxrwxrwx"));
+    }
+  }
+
+  /** Deletes records that a killed process was writing. */
+  void deleteUnfinished() throws IOException {
+    try (DirectoryStream<Path> files = Files.newDirectoryStream(path, DurableFiles::isUnfinished)) {
+      for (Path file : files) {
+        Files.deleteIfExists(file);
       }
-    } catch (IOException e) {
-      throw new UncheckedIOException(e);
     }
   }
 }

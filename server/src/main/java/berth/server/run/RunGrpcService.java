@@ -45,46 +45,47 @@ public final class RunGrpcService extends RunServiceGrpc.RunServiceImplBase {
 
   @Override
   public void runCode(RunCodeRequest request, StreamObserver<RunEvent> observer) {
-    Run run;
+    Runs.Submitted submitted;
     try {
-      run = runs.submit(RunMessages.spec(request), request.toByteArray());
+      submitted = runs.submit(request);
     } catch (RuntimeException e) {
       observer.onError(Statuses.toException(e));
       return;
     }
-    // Somebody holds it before it starts, or it would end for want of a caller.
+    Run run = submitted.run();
     feed(
         run,
         new RunReader(runs, run, messages, OptionalLong.of(0), true, true),
-        !run.spec().detached(),
+        submitted.unhold(),
         observer);
-    run.start();
   }
 
   @Override
   public void attachRun(AttachRunRequest request, StreamObserver<RunEvent> observer) {
     Run run;
+    OptionalLong offset;
     try {
       run = runs.find(request.getRunId());
+      offset = RunMessages.offset(request);
     } catch (RuntimeException e) {
       observer.onError(Statuses.toException(e));
       return;
     }
-    RunReader reader =
-        new RunReader(
-            runs,
-            run,
-            messages,
-            request.getNoOutput() ? OptionalLong.empty() : OptionalLong.of(request.getFromOffset()),
-            false,
-            !request.getNoFollow());
-    feed(run, reader, request.getHolding(), observer);
+    RunReader reader = new RunReader(runs, run, messages, offset, false, !request.getNoFollow());
+    feed(run, reader, request.getHolding() ? run.hold() : () -> {}, observer);
   }
 
-  private void feed(Run run, RunReader reader, boolean holds, StreamObserver<RunEvent> observer) {
-    StreamFeed<RunEvent> feed = new StreamFeed<>(observer, reader, runs.threads());
-    Runnable unhold = holds ? run.hold() : () -> {};
-    Runnable unlisten = run.listen(feed::wake);
+  // Whoever holds the run leaves it with the call, also if the call cannot even begin.
+  private void feed(Run run, RunReader reader, Runnable unhold, StreamObserver<RunEvent> observer) {
+    StreamFeed<RunEvent> feed;
+    Runnable unlisten;
+    try {
+      feed = new StreamFeed<>(observer, reader, runs.threads());
+      unlisten = run.listen(feed::wake);
+    } catch (RuntimeException | Error e) {
+      unhold.run();
+      throw e;
+    }
     feed.onEnd(
         () -> {
           unlisten.run();
@@ -106,13 +107,7 @@ public final class RunGrpcService extends RunServiceGrpc.RunServiceImplBase {
 
   @Override
   public void listRuns(ListRunsRequest request, StreamObserver<ListRunsResponse> observer) {
-    Replies.unary(
-        observer,
-        () ->
-            ListRunsResponse.newBuilder()
-                .setServer(serverName)
-                .addAllRuns(runs.all().stream().map(messages::run).toList())
-                .build());
+    Replies.unary(observer, () -> new RunPages(serverName, runs.index(), messages).page(request));
   }
 
   @Override

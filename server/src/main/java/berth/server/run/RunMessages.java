@@ -3,12 +3,14 @@ package berth.server.run;
 import static berth.server.run.RunSpec.invalid;
 
 import berth.rpc.Messages;
+import berth.rpc.PlainText;
 import berth.server.reservation.Reservation.Owner;
 import berth.server.reservation.ReservationMessages;
 import berth.server.run.RunRecord.Ended;
 import berth.server.run.RunRecord.Phase;
 import berth.server.run.RunRecord.Started;
 import berth.server.run.RunSpec.Code;
+import berth.v1.AttachRunRequest;
 import berth.v1.ExitReason;
 import berth.v1.OutputStream;
 import berth.v1.Pulling;
@@ -19,9 +21,6 @@ import berth.v1.RunStarted;
 import berth.v1.RunState;
 import berth.v1.RuntimeInfo;
 import com.google.protobuf.ByteString;
-import com.google.protobuf.InvalidProtocolBufferException;
-import java.util.ArrayList;
-import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -31,6 +30,12 @@ import java.util.stream.Collectors;
 
 /** Reads and writes the messages of {@code berth/v1/run.proto}. */
 public final class RunMessages {
+  // Of what people read in one line.
+  private static final int LONGEST_TEXT = 200;
+  private static final int LONGEST_IMAGE = 500;
+  private static final int LONGEST_FILE_NAME = 255;
+  private static final int SHOWN_COMMAND = 1000;
+
   private final String serverName;
   private final ReservationMessages reservations;
 
@@ -39,16 +44,74 @@ public final class RunMessages {
     this.reservations = new ReservationMessages(serverName);
   }
 
-  /** Reads a request that was stored as its bytes. */
-  public static RunSpec spec(byte[] request) {
-    try {
-      return spec(RunCodeRequest.parseFrom(request));
-    } catch (InvalidProtocolBufferException e) {
-      throw new IllegalArgumentException("not a request", e);
+  /**
+   * What is kept of a request in memory, for lists and for those who wait: neither code nor files
+   * nor variables, and of a long command the beginning.
+   */
+  static RunCodeRequest summary(RunCodeRequest request) {
+    RunCodeRequest.Builder summary =
+        request.toBuilder()
+            .clearEnv()
+            .clearEntrypoint()
+            .clearWorkingDir()
+            .clearUser()
+            .clearNetwork()
+            .clearMounts()
+            .clearCommand()
+            .clearFiles();
+    if (request.hasSource()) {
+      summary.getSourceBuilder().clearContent();
     }
+    request.getFilesMap().keySet().forEach(name -> summary.putFiles(name, ByteString.EMPTY));
+    int left = SHOWN_COMMAND;
+    for (String word : request.getCommandList()) {
+      if (word.length() > left) {
+        summary.addCommand(word.substring(0, left) + "...");
+        break;
+      }
+      summary.addCommand(word);
+      left -= word.length() + 1;
+      if (left < 0) {
+        summary.addCommand("...");
+        break;
+      }
+    }
+    return summary.build();
   }
 
+  /**
+   * Where a caller wants to begin in the output of a run; empty if it wants none of it.
+   *
+   * @throws berth.rpc.BerthException INVALID if no output is that long
+   */
+  static OptionalLong offset(AttachRunRequest request) {
+    if (request.getNoOutput()) {
+      return OptionalLong.empty();
+    }
+    // Unsigned on the wire.
+    if (request.getFromOffset() < 0) {
+      throw invalid(
+          "output from byte "
+              + Long.toUnsignedString(request.getFromOffset())
+              + " asked, no run has that much");
+    }
+    return OptionalLong.of(request.getFromOffset());
+  }
+
+  /**
+   * Reads a request that comes from a caller.
+   *
+   * @throws berth.rpc.BerthException INVALID if it breaks a rule
+   */
   static RunSpec spec(RunCodeRequest request) {
+    PlainText.check("the name", request.getName(), LONGEST_TEXT);
+    PlainText.check("the request id", request.getRequestId(), LONGEST_TEXT);
+    PlainText.check("the service", request.getService(), LONGEST_TEXT);
+    PlainText.check("the image", request.getImage(), LONGEST_IMAGE);
+    PlainText.check("the reservation", request.getReservationId(), LONGEST_TEXT);
+    PlainText.check("the source file", request.getSource().getFileName(), LONGEST_FILE_NAME);
+    PlainText.check("the bundle", request.getBundle(), LONGEST_TEXT);
+    owner(request.getOwner());
     String workingDir = request.getWorkingDir();
     return new RunSpec(
         request.hasService()
@@ -93,13 +156,13 @@ public final class RunMessages {
                         mount.getReadOnly()))
             .toList(),
         request.getDetached(),
-        owner(request.getOwner()),
+        new Owner(request.getOwner().getUser(), request.getOwner().getHost()),
         request.getName(),
         request.getRequestId());
   }
 
   static Owner owner(berth.v1.Owner owner) {
-    return new Owner(owner.getUser(), owner.getHost());
+    return ReservationMessages.owner(owner);
   }
 
   private static Code code(RunCodeRequest request) {
@@ -203,6 +266,7 @@ public final class RunMessages {
                   case SERVER_LOST -> ExitReason.EXIT_REASON_SERVER_LOST;
                   case NOT_RESERVED -> ExitReason.EXIT_REASON_NOT_RESERVED;
                   case IDLE -> ExitReason.EXIT_REASON_IDLE;
+                  case DISK_LIMIT -> ExitReason.EXIT_REASON_DISK_LIMIT;
                 })
             .setMessage(ended.message())
             .setWallTime(Messages.duration(ended.wallTime()))
@@ -216,16 +280,7 @@ public final class RunMessages {
 
   /** The runs that have not ended, and the newest of the others; newest first. */
   public List<berth.v1.Run> recent(Runs runs, int mostEnded) {
-    List<Run> all = new ArrayList<>(runs.all());
-    Collections.reverse(all);
-    List<berth.v1.Run> recent = new ArrayList<>();
-    int ended = 0;
-    for (Run run : all) {
-      if (!run.over() || ended++ < mostEnded) {
-        recent.add(run(run));
-      }
-    }
-    return recent;
+    return runs.recent(mostEnded).stream().map(this::run).toList();
   }
 
   berth.v1.Run run(Run run) {
@@ -239,6 +294,7 @@ public final class RunMessages {
             .setRequest(request(run.spec()))
             .setAcceptedAt(Messages.timestamp(record.accepted()))
             .setAhead(view.ahead().orElse(0))
+            .setWaitingBecause(view.waitingBecause())
             .setOutputBytes(
                 record
                     .ended()
@@ -315,7 +371,7 @@ public final class RunMessages {
         .setImage(service.image())
         .addAllInterpreter(service.interpreter())
         .setLimits(limits)
-        .setDescription(service.description())
+        .setDescription(PlainText.clean(service.description().strip().replaceAll("\\s+", " ")))
         .build();
   }
 
@@ -325,6 +381,7 @@ public final class RunMessages {
         .setEngine(info.engine())
         .setUsable(info.usable())
         .setGpuAccess(info.gpuAccess())
+        .setToolkit(info.toolkit())
         .build();
   }
 }

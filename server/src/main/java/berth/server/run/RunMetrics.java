@@ -94,7 +94,7 @@ final class RunMetrics {
     metrics.gauges(
         List.of(RUNS, HELD_BACK, RUNTIME),
         readings -> {
-          readRuns(runs.all(), readings);
+          readRuns(runs.index().unfinished(), readings);
           readings.set(RUNTIME, runs.load().problem().isEmpty());
         });
     metrics.gauges(

@@ -3,15 +3,21 @@ package berth.server.run;
 import berth.server.gpu.GpuMonitor;
 import berth.server.reservation.Reservations;
 import java.time.Duration;
+import java.util.Optional;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.ThreadFactory;
 import java.util.function.BooleanSupplier;
+import java.util.function.Consumer;
 
 /**
  * What all runs share.
  *
+ * @param runThreads one for each run that is carried out
  * @param callerGrace how long a run waits for its caller to come back
  * @param outputLimit bytes of each stream of output that are kept
+ * @param workLimit bytes that the folder of a run may have; empty: any number
+ * @param onCleaned told of each run of which nothing is left but its output
  */
 record RunParts(
     Reservations reservations,
@@ -20,13 +26,18 @@ record RunParts(
     Services services,
     LaunchPlanner planner,
     RunStore store,
+    StateDisk disk,
+    ContentMemory memory,
     SpoolWatch spoolWatch,
     ScheduledExecutorService timer,
     ExecutorService threads,
+    ThreadFactory runThreads,
     Duration callerGrace,
     long outputLimit,
+    Optional<Long> workLimit,
     LeftOnGpus leftOnGpus,
     RunMetrics metrics,
+    Consumer<Run> onCleaned,
     BooleanSupplier stopping) {
 
   /** Whether this process is about to end, and runs are left to the next. */

@@ -12,7 +12,6 @@ import berth.v1.RunOutput;
 import com.google.protobuf.UnsafeByteOperations;
 import java.util.EnumSet;
 import java.util.Optional;
-import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.Set;
 
@@ -31,13 +30,14 @@ final class RunReader implements StreamFeed.Source<RunEvent>, AutoCloseable {
   private final boolean follows;
   private long offset;
   private boolean toldAccepted;
-  private OptionalInt toldAhead = OptionalInt.empty();
+  private Optional<Queued> toldQueued = Optional.empty();
   private boolean toldReserved;
   private Optional<Runtime.Pull> toldPull = Optional.empty();
   private boolean toldStarted;
   private final Set<OutputStreamKind> toldTruncated = EnumSet.noneOf(OutputStreamKind.class);
   private boolean ended;
   private Optional<Spool> past = Optional.empty();
+  private boolean closed;
 
   /**
    * @param offset from where on it reads the output; empty: not at all
@@ -84,11 +84,16 @@ final class RunReader implements StreamFeed.Source<RunEvent>, AutoCloseable {
       throw run.failure()
           .orElseGet(() -> new BerthException(Reason.CONFLICT, record.ended().get().message()));
     }
-    if (record.phase() == Phase.QUEUED
-        && view.ahead().isPresent()
-        && !view.ahead().equals(toldAhead)) {
-      toldAhead = view.ahead();
-      return event.setQueued(Queued.newBuilder().setAhead(toldAhead.getAsInt())).build();
+    if (record.phase() == Phase.QUEUED && view.ahead().isPresent()) {
+      Queued queued =
+          Queued.newBuilder()
+              .setAhead(view.ahead().getAsInt())
+              .setWaitingBecause(view.waitingBecause())
+              .build();
+      if (!Optional.of(queued).equals(toldQueued)) {
+        toldQueued = Optional.of(queued);
+        return event.setQueued(queued).build();
+      }
     }
     if (!toldReserved && view.reservation().isPresent()) {
       toldReserved = true;
@@ -140,7 +145,8 @@ final class RunReader implements StreamFeed.Source<RunEvent>, AutoCloseable {
   }
 
   @Override
-  public void close() {
+  public synchronized void close() {
+    closed = true;
     past.ifPresent(Spool::close);
   }
 
@@ -161,7 +167,14 @@ final class RunReader implements StreamFeed.Source<RunEvent>, AutoCloseable {
               + " has "
               + over.get().outputBytes());
     }
-    past = Optional.of(runs.pastOutput(run));
+    Spool opened = runs.pastOutput(run);
+    // The caller may leave while it is being opened, and nobody would close it then.
+    synchronized (this) {
+      past = Optional.of(opened);
+      if (closed) {
+        opened.close();
+      }
+    }
     return past;
   }
 

@@ -10,15 +10,21 @@ import java.util.OptionalLong;
 /**
  * What has become of a run so far: all that a restarted daemon must know, but what was asked for.
  *
+ * @param requestId by which its caller knows it; empty if by none
+ * @param number how many runs this server accepted before it: their order, whatever the clock says
  * @param stop who wants it to end, and why
+ * @param keptBytes what it takes on the disk, once it is over and that was looked at
  */
 record RunRecord(
     String id,
+    String requestId,
+    long number,
     Instant accepted,
     Phase phase,
     Optional<Started> started,
     Optional<Stop> stop,
-    Optional<Ended> ended) {
+    Optional<Ended> ended,
+    OptionalLong keptBytes) {
 
   /** Where a run is in its life; it never goes back. */
   enum Phase {
@@ -49,7 +55,8 @@ record RunRecord(
     START_FAILED,
     SERVER_LOST,
     NOT_RESERVED,
-    IDLE
+    IDLE,
+    DISK_LIMIT
   }
 
   /**
@@ -85,23 +92,43 @@ record RunRecord(
       Instant at,
       long outputBytes) {}
 
-  static RunRecord accepted(String id, Instant now, Phase first) {
-    return new RunRecord(id, now, first, Optional.empty(), Optional.empty(), Optional.empty());
+  static RunRecord accepted(String id, String requestId, long number, Instant now, Phase first) {
+    return new RunRecord(
+        id,
+        requestId,
+        number,
+        now,
+        first,
+        Optional.empty(),
+        Optional.empty(),
+        Optional.empty(),
+        OptionalLong.empty());
   }
 
   RunRecord at(Phase next) {
-    return new RunRecord(id, accepted, next, started, stop, ended);
+    return new RunRecord(id, requestId, number, accepted, next, started, stop, ended, keptBytes);
   }
 
   RunRecord running(Started start) {
-    return new RunRecord(id, accepted, Phase.RUNNING, Optional.of(start), stop, ended);
+    return new RunRecord(
+        id, requestId, number, accepted, Phase.RUNNING, Optional.of(start), stop, ended, keptBytes);
   }
 
+  /** The first order counts, and what is over needs none. */
   RunRecord stopping(Stop order) {
-    return new RunRecord(id, accepted, phase, started, Optional.of(order), ended);
+    return stop.isPresent() || phase.isAtLeast(Phase.ENDED)
+        ? this
+        : new RunRecord(
+            id, requestId, number, accepted, phase, started, Optional.of(order), ended, keptBytes);
   }
 
   RunRecord ended(Ended end) {
-    return new RunRecord(id, accepted, Phase.ENDED, started, stop, Optional.of(end));
+    return new RunRecord(
+        id, requestId, number, accepted, Phase.ENDED, started, stop, Optional.of(end), keptBytes);
+  }
+
+  RunRecord keeping(long bytes) {
+    return new RunRecord(
+        id, requestId, number, accepted, phase, started, stop, ended, OptionalLong.of(bytes));
   }
 }

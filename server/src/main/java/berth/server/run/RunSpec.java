@@ -8,12 +8,12 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.stream.LongStream;
 
 /**
  * What somebody wants to run.
@@ -63,6 +63,9 @@ public record RunSpec(
   private static final int LONGEST_REQUEST_ID = 100;
   private static final int LONGEST_OWNER = 200;
   private static final int LONGEST_WORDS = 1 << 20;
+  private static final int LONGEST_ENV = 1 << 20;
+  private static final int LONGEST_OUTPUTS = 64 << 10;
+  private static final int LONGEST_IMAGE = 1000;
   private static final int MOST_FILES = 64;
   private static final int MOST_FILE_BYTES = 4 << 20;
   private static final int LONGEST_FILE_NAME = 255;
@@ -81,8 +84,11 @@ public record RunSpec(
     record Source(String fileName, byte[] content, List<String> interpreter) implements Code {
       public Source {
         interpreter = List.copyOf(interpreter);
+        checkTogether(
+            "the interpreter has", LONGEST_IMAGE, interpreter.stream().mapToLong(String::length));
         if (fileName.isEmpty()
             || fileName.contains("/")
+            || fileName.getBytes(StandardCharsets.UTF_8).length > LONGEST_FILE_NAME
             || fileName.chars().anyMatch(Character::isISOControl)
             || fileName.equals(".")
             || fileName.equals("..")) {
@@ -103,7 +109,20 @@ public record RunSpec(
   }
 
   /** A user by number. */
-  public record User(int uid, int gid) {}
+  public record User(int uid, int gid) {
+    public User {
+      // Beyond that the kernel has -1, which means "as it is" to most calls: root, that is.
+      if (uid < 0 || gid < 0) {
+        throw invalid(
+            "user "
+                + Integer.toUnsignedString(uid)
+                + ":"
+                + Integer.toUnsignedString(gid)
+                + " asked; user and group must be from 0 to "
+                + Integer.MAX_VALUE);
+      }
+    }
+  }
 
   /** What the program sees of the network. */
   public enum Network {
@@ -114,20 +133,23 @@ public record RunSpec(
 
   /** A folder of this machine that the program sees. */
   public record Mount(String source, String target, boolean readOnly) {
+    private static final List<String> TAKEN =
+        List.of("/proc", "/sys", "/dev", "/berth", "/berth-launcher");
+
     public Mount {
       checkAbsolute("mount", source);
       checkAbsolute("mount target", target);
       if (target.contains(":") || source.contains(":")) {
         throw invalid("a mount's path must not contain ':': " + source + " at " + target);
       }
-      if (target.replaceAll("/+$", "").equals(WORK)) {
+      // As the engine reads it: "//proc" and "/./proc" are /proc.
+      Path place = Path.of(target).normalize();
+      target = place.toString();
+      if (target.equals(WORK)) {
         throw invalid("nothing can be mounted at " + WORK + ", where the code is");
       }
-      for (String own : List.of("/", "/proc", "/sys", "/dev", "/berth", "/berth-launcher")) {
-        if (target.replaceAll("/+$", "").equals(own.replaceAll("/+$", ""))
-            || (own.length() > 1 && target.startsWith(own + "/"))) {
-          throw invalid("nothing can be mounted at " + target);
-        }
+      if (target.equals("/") || TAKEN.stream().anyMatch(place::startsWith)) {
+        throw invalid("nothing can be mounted at " + target);
       }
     }
   }
@@ -142,6 +164,13 @@ public record RunSpec(
     for (String key : env.keySet()) {
       checkVariable(key, env.get(key));
     }
+    checkTogether(
+        "the variables have",
+        LONGEST_ENV,
+        env.entrySet().stream().mapToLong(one -> one.getKey().length() + one.getValue().length()));
+    checkTogether("the outputs have", LONGEST_OUTPUTS, outputs.stream().mapToLong(String::length));
+    service.ifPresent(given -> checkLength("the service", given, LONGEST_IMAGE));
+    image.ifPresent(given -> checkLength("the image", given, LONGEST_IMAGE));
     checkFiles(files, code);
     checkWords(command);
     entrypoint.ifPresent(RunSpec::checkWords);
@@ -166,36 +195,6 @@ public record RunSpec(
     checkLength("the owner", owner.toString(), LONGEST_OWNER);
     checkLength("the name", name, LONGEST_NAME);
     checkLength("the request id", requestId, LONGEST_REQUEST_ID);
-  }
-
-  /** The same with empty files, for those who need not start it any more. */
-  RunSpec withoutContent() {
-    Map<String, byte[]> emptied = new HashMap<>(files);
-    emptied.replaceAll((name, content) -> new byte[0]);
-    return new RunSpec(
-        service,
-        image,
-        code instanceof Code.Source source
-            ? new Code.Source(source.fileName, new byte[0], source.interpreter)
-            : code,
-        emptied,
-        command,
-        entrypoint,
-        env,
-        workingDir,
-        outputs,
-        gpus,
-        reservationId,
-        ports,
-        waitAtMost,
-        limits,
-        user,
-        network,
-        mounts,
-        detached,
-        owner,
-        name,
-        requestId);
   }
 
   boolean needsReservation() {
@@ -284,6 +283,13 @@ public record RunSpec(
         || List.of(path.split("/")).contains("..")
         || path.chars().anyMatch(Character::isISOControl)) {
       throw invalid(what + " '" + path + "' is not an absolute path without '..'");
+    }
+  }
+
+  private static void checkTogether(String what, long longest, LongStream lengths) {
+    long length = lengths.sum();
+    if (length > longest) {
+      throw invalid(what + " " + length + " characters together, " + longest + " are allowed");
     }
   }
 

@@ -8,21 +8,28 @@ import berth.server.run.RunRecord.ExitReason;
 import berth.server.run.RunRecord.Phase;
 import berth.server.run.RunRecord.Started;
 import berth.server.run.RunRecord.Stop;
+import berth.server.state.DamagedFileException;
+import berth.server.state.DurableFiles;
+import berth.server.state.RecordFile;
+import berth.server.state.StateFolder;
+import berth.v1.RunCodeRequest;
+import com.google.protobuf.InvalidProtocolBufferException;
 import java.io.IOException;
-import java.io.Reader;
-import java.io.Writer;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Comparator;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.Properties;
+import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -30,21 +37,41 @@ import org.slf4j.LoggerFactory;
 /** The folder with a folder for each run that this server knows. */
 final class RunStore {
   private static final Logger log = LoggerFactory.getLogger(RunStore.class);
+  private static final Pattern NAME = Pattern.compile("run-[0-9a-f]{10}");
 
   /**
    * A run of an earlier process.
    *
+   * @param spec without what only its start needs; empty for one that is over, which is only read
+   *     when somebody asks
    * @param sameBoot whether the machine has been up ever since
+   * @param damaged whether the record is made up, because the one on disk was damaged: it may have
+   *     been started
    */
-  record Stored(RunFolder folder, RunRecord record, byte[] request, boolean sameBoot) {}
+  record Stored(
+      RunFolder folder,
+      RunRecord record,
+      Optional<RunSpec> spec,
+      boolean sameBoot,
+      boolean damaged) {}
+
+  /**
+   * What earlier processes have left.
+   *
+   * @param runs in the order in which they were accepted
+   * @param unreadable folders of runs of which too little is left to go on with them
+   */
+  record Loaded(List<Stored> runs, List<RunFolder> unreadable) {}
 
   private final Path folder;
+  private final DurableFiles disk;
   private final String boot = KernelFiles.bootId();
 
-  RunStore(Path folder) {
+  RunStore(Path folder, DurableFiles disk) {
     this.folder = folder.toAbsolutePath();
+    this.disk = disk;
     try {
-      Files.createDirectories(this.folder);
+      StateFolder.create(this.folder);
     } catch (IOException e) {
       throw unwritable(e);
     }
@@ -54,23 +81,73 @@ final class RunStore {
     return new RunFolder(folder.resolve(id));
   }
 
-  /** Notes a new run. When this returns it is known, whatever happens to this process. */
-  void add(RunRecord record, byte[] request) {
+  /** Notes a new run. When this returns it is on disk, with its content. */
+  void add(RunRecord record, RunRequest request) {
     RunFolder run = folderOf(record.id());
     try {
       run.create();
-      Files.write(run.request(), request);
-      save(record);
+      // The state comes last: without it there is no run.
+      Map<Path, DurableFiles.Content> files = new LinkedHashMap<>();
+      files.put(run.content(), request.content());
+      files.put(run.request(), request.summary()::writeTo);
+      byte[] state = DurableFiles.withRoomToGrow(content(record));
+      files.put(run.state(), out -> out.write(state));
+      disk.writeAll(files, folder);
     } catch (IOException | RuntimeException e) {
       run.delete();
       throw e instanceof IOException io ? unwritable(io) : (RuntimeException) e;
     }
   }
 
-  void save(RunRecord record) {
+  /**
+   * Notes what has become of a run. When this returns it is on disk.
+   *
+   * @param flushed what must be on disk before it is
+   */
+  void save(RunRecord record, Path... flushed) {
+    try {
+      disk.replace(folderOf(record.id()).state(), content(record), flushed);
+    } catch (IOException e) {
+      throw unwritable(e);
+    }
+  }
+
+  /** How much there is to read for {@link #whole}. */
+  long contentBytes(RunFolder run) {
+    try {
+      return Files.size(run.content());
+    } catch (IOException e) {
+      return 0;
+    }
+  }
+
+  /**
+   * All of a request.
+   *
+   * @throws BerthException CONFLICT if it is damaged or gone, UNAVAILABLE if it cannot be read now
+   */
+  RunSpec whole(RunFolder run) {
+    try {
+      return RunMessages.spec(RunCodeRequest.parseFrom(RecordFile.read(run.content())));
+    } catch (IOException e) {
+      log.error("what is to be run cannot be read: {}", e.toString());
+      boolean forGood =
+          e instanceof DamagedFileException
+              || e instanceof InvalidProtocolBufferException
+              || e instanceof NoSuchFileException;
+      throw new BerthException(
+          forGood ? Reason.CONFLICT : Reason.UNAVAILABLE,
+          "its code cannot be read" + (forGood ? " any more: " : ": ") + e.getMessage(),
+          e);
+    }
+  }
+
+  private byte[] content(RunRecord record) {
     Properties properties = new Properties();
     properties.setProperty("boot", boot);
     properties.setProperty("id", record.id());
+    properties.setProperty("request-id", record.requestId());
+    properties.setProperty("number", Long.toString(record.number()));
     properties.setProperty("accepted", record.accepted().toString());
     properties.setProperty("phase", record.phase().name());
     record.started().ifPresent(started -> put(properties, started));
@@ -82,16 +159,8 @@ final class RunStore {
               properties.setProperty("stop.message", stop.message());
             });
     record.ended().ifPresent(ended -> put(properties, ended));
-    Path target = folderOf(record.id()).state();
-    Path temporary = target.resolveSibling("state.new");
-    try {
-      try (Writer writer = Files.newBufferedWriter(temporary)) {
-        properties.store(writer, null);
-      }
-      Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE);
-    } catch (IOException e) {
-      throw unwritable(e);
-    }
+    record.keptBytes().ifPresent(bytes -> properties.setProperty("kept-bytes", "" + bytes));
+    return RecordFile.content(properties);
   }
 
   private static void put(Properties properties, Started started) {
@@ -117,49 +186,142 @@ final class RunStore {
     properties.setProperty("ended.output", "" + ended.outputBytes());
   }
 
-  /** The runs of earlier processes, oldest first. What no run is left of is deleted. */
-  List<Stored> load() {
-    List<Stored> found = new ArrayList<>();
-    try (Stream<Path> folders = Files.list(folder)) {
-      for (Path path : folders.toList()) {
-        RunFolder run = new RunFolder(path);
-        Optional<Stored> stored = read(run);
-        if (stored.isPresent()) {
-          found.add(stored.get());
-        } else {
-          run.delete();
-        }
-      }
+  /** What earlier processes have left. What was never accepted is deleted. */
+  Loaded load() {
+    List<Stored> runs = new ArrayList<>();
+    List<RunFolder> unreadable = new ArrayList<>();
+    List<RunFolder> folders;
+    try (Stream<Path> all = Files.list(folder)) {
+      folders =
+          all.filter(path -> NAME.matcher(path.getFileName().toString()).matches())
+              .map(RunFolder::new)
+              .toList();
     } catch (IOException e) {
       throw unwritable(e);
     }
-    found.sort(Comparator.comparing(stored -> stored.record.accepted()));
-    return found;
+    // Thousands of small files: the disk may have several at once on their way.
+    folders.parallelStream()
+        .forEach(
+            run -> {
+              Optional<Stored> stored = read(run);
+              synchronized (runs) {
+                stored.ifPresentOrElse(
+                    runs::add,
+                    () -> {
+                      if (run.exists()) {
+                        unreadable.add(run);
+                      }
+                    });
+              }
+            });
+    runs.sort(
+        Comparator.comparingLong((Stored stored) -> stored.record.number())
+            .thenComparing(stored -> stored.record.accepted()));
+    return new Loaded(runs, unreadable);
   }
 
-  private Optional<Stored> read(RunFolder run) throws IOException {
-    if (!Files.exists(run.state())) {
-      // Killed before it was accepted.
+  private Optional<Stored> read(RunFolder run) {
+    Optional<RunRecord> record = Optional.empty();
+    boolean sameBoot = true;
+    try {
+      Properties properties = RecordFile.readProperties(run.state());
+      record = Optional.of(record(properties));
+      sameBoot = boot.equals(properties.getProperty("boot"));
+    } catch (NoSuchFileException e) {
+      // Killed before it was accepted, or while it was deleted.
+      run.delete();
+      return Optional.empty();
+    } catch (IOException | RuntimeException e) {
+      log.error("{} cannot be read: {}", run.state(), e.toString());
+    }
+    if (record.isPresent() && record.get().phase() == Phase.CLEANED) {
+      return Optional.of(new Stored(run, record.get(), Optional.empty(), sameBoot, false));
+    }
+    Optional<RunSpec> spec = readRequest(run);
+    if (spec.isEmpty()) {
       return Optional.empty();
     }
-    Properties properties = new Properties();
-    try (Reader reader = Files.newBufferedReader(run.state())) {
-      properties.load(reader);
+    boolean damaged = record.isEmpty();
+    if (damaged) {
+      // It stays until another takes its place: a folder without one was never accepted.
+      copyAside(run.state());
+    }
+    RunRecord known = record.orElseGet(() -> unknown(run, spec.get().requestId()));
+    try {
+      run.deleteUnfinished();
+    } catch (IOException e) {
+      log.warn("cannot clean up {}: {}", run.path(), e.toString());
+    }
+    return Optional.of(new Stored(run, known, spec, sameBoot, damaged));
+  }
+
+  /** What lists show of a run that is over; hardly anything if that is damaged. */
+  RunSpec shown(RunFolder run) {
+    return readRequest(run)
+        .orElseGet(
+            () ->
+                RunMessages.spec(
+                    RunCodeRequest.newBuilder()
+                        .setName("(what was asked for is damaged)")
+                        .build()));
+  }
+
+  // What lists show is in the content too, only longer.
+  private Optional<RunSpec> readRequest(RunFolder run) {
+    try {
       return Optional.of(
-          new Stored(
-              run,
-              record(properties),
-              Files.readAllBytes(run.request()),
-              boot.equals(properties.getProperty("boot"))));
-    } catch (RuntimeException e) {
-      log.warn("{} is damaged and ignored: {}", run.state(), e.toString());
+          RunMessages.spec(RunCodeRequest.parseFrom(RecordFile.read(run.request()))));
+    } catch (IOException | RuntimeException e) {
+      log.error("{} cannot be read: {}", run.request(), e.toString());
+    }
+    try {
+      RunCodeRequest summary =
+          RunMessages.summary(RunCodeRequest.parseFrom(RecordFile.read(run.content())));
+      setAside(run.request());
+      disk.write(run.request(), summary.toByteArray());
+      return Optional.of(RunMessages.spec(summary));
+    } catch (IOException | RuntimeException e) {
+      if (Files.exists(run.content())) {
+        log.error("{} cannot be read either: {}", run.content(), e.toString());
+      }
       return Optional.empty();
+    }
+  }
+
+  // Nobody knows how far it was, so it counts as one that may have been started.
+  private static RunRecord unknown(RunFolder run, String requestId) {
+    Instant accepted;
+    try {
+      accepted = Files.getLastModifiedTime(run.content()).toInstant();
+    } catch (IOException e) {
+      accepted = Instant.now();
+    }
+    return RunRecord.accepted(
+        run.path().getFileName().toString(), requestId, Long.MAX_VALUE, accepted, Phase.LAUNCHING);
+  }
+
+  private static void copyAside(Path damaged) {
+    try {
+      log.error("{} is kept as {}", damaged, StateFolder.copyAside(damaged));
+    } catch (IOException e) {
+      log.error("{} cannot be copied: {}", damaged, e.toString());
+    }
+  }
+
+  /** Renames what cannot be read, so that a person can look at it. */
+  static void setAside(Path damaged) {
+    try {
+      log.error("{} is set aside as {}", damaged, StateFolder.setAside(damaged));
+    } catch (IOException e) {
+      log.error("{} cannot be set aside: {}", damaged, e.toString());
     }
   }
 
   private static RunRecord record(Properties properties) {
     return new RunRecord(
         properties.getProperty("id"),
+        properties.getProperty("request-id"),
+        Long.parseLong(properties.getProperty("number")),
         Instant.parse(properties.getProperty("accepted")),
         Phase.valueOf(properties.getProperty("phase")),
         Optional.ofNullable(properties.getProperty("started.at")).map(at -> started(properties)),
@@ -167,7 +329,10 @@ final class RunStore {
             .map(
                 reason ->
                     new Stop(ExitReason.valueOf(reason), properties.getProperty("stop.message"))),
-        Optional.ofNullable(properties.getProperty("ended.at")).map(at -> ended(properties)));
+        Optional.ofNullable(properties.getProperty("ended.at")).map(at -> ended(properties)),
+        Stream.ofNullable(properties.getProperty("kept-bytes"))
+            .mapToLong(Long::parseLong)
+            .findAny());
   }
 
   private static Started started(Properties properties) {

@@ -1,43 +1,52 @@
 package berth.server.run;
 
+import berth.command.Vitals;
 import berth.metrics.Metrics;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.gpu.GpuMonitor;
 import berth.server.reservation.Reservation.Owner;
 import berth.server.reservation.Reservations;
+import berth.server.reservation.RunHold;
 import berth.server.run.RunRecord.ExitReason;
 import berth.server.run.RunRecord.Stop;
+import berth.server.state.DurableFiles;
+import berth.v1.RunCodeRequest;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.io.UncheckedIOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.SecureRandom;
 import java.time.Clock;
 import java.time.Duration;
-import java.time.Instant;
 import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.HashSet;
 import java.util.HexFormat;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.OptionalLong;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
-import java.util.function.Function;
+import java.util.concurrent.atomic.AtomicLong;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /** The runs of this server, from their acceptance until they are forgotten. Any thread may call. */
 public final class Runs implements AutoCloseable {
   private static final Logger log = LoggerFactory.getLogger(Runs.class);
-  private static final int MOST_UNFINISHED = 1000;
-  private static final int MOST_FINISHED = 5000;
+  private static final long CONTENT_MEMORY = 64 << 20;
   private static final Duration STOP_GRACE = Duration.ofSeconds(2);
   private static final Duration HOUSEKEEPING = Duration.ofSeconds(30);
 
@@ -45,21 +54,51 @@ public final class Runs implements AutoCloseable {
    * Where runs are kept, and for how long.
    *
    * @param stateFolder of the server; runs and bundles are below it
-   * @param mounts folders of this machine that runs may see, as {@code /data:ro}
+   * @param mounts folders of this machine that runs may see
+   * @param supervisors users that no run may be
    * @param callerGrace how long a run that is not detached waits for its caller to come back
    * @param outputLimit bytes of each stream of output that are kept
    * @param retention how long a run is known after its end; bundles, after their last use
+   * @param storage how much of the disk they may take
    */
   public record Settings(
       String serverName,
       Path stateFolder,
       Services services,
-      List<String> mounts,
+      MountRules mounts,
+      UidRange supervisors,
       Duration callerGrace,
       long outputLimit,
       Duration retention,
       long bundleLimit,
+      Storage storage,
       boolean ignoreStrangers) {}
+
+  /**
+   * How much of the disk runs may take.
+   *
+   * @param keptBytes of runs that are over and of bundles, all together
+   * @param leastFree bytes of the disk below which nothing new is taken; empty: 1 GiB, or a
+   *     twentieth of the disk if that is less
+   * @param workLimit bytes of the folder of one run; empty: any number
+   * @param unfinished runs that may wait or run at the same time
+   * @param unfinishedOfOne the same of one owner
+   * @param requestBytes of all requests that wait or run
+   */
+  public record Storage(
+      long keptBytes,
+      Optional<Long> leastFree,
+      Optional<Long> workLimit,
+      int unfinished,
+      int unfinishedOfOne,
+      long requestBytes) {}
+
+  /**
+   * A run that was accepted, with its caller's hold on it.
+   *
+   * @param unhold to be run when its caller has gone
+   */
+  record Submitted(Run run, Runnable unhold) {}
 
   /**
    * What this server has to do at present.
@@ -72,10 +111,14 @@ public final class Runs implements AutoCloseable {
   private final String serverName;
   private final RunParts parts;
   private final Bundles bundles;
-  private final Duration retention;
   private final Clock clock = Clock.systemUTC();
   private final SecureRandom random = new SecureRandom();
-  private final Map<String, Run> runs = new LinkedHashMap<>();
+  private final RunIndex runs = new RunIndex();
+  private final Admission admission;
+  private final Map<String, CompletableFuture<Run>> arriving = new HashMap<>();
+  private final Map<String, Runnable> places = new ConcurrentHashMap<>();
+  private final AtomicLong nextNumber = new AtomicLong();
+  private final Retention kept;
   private final RuntimeHealth health;
   private volatile boolean closed;
 
@@ -84,15 +127,26 @@ public final class Runs implements AutoCloseable {
       Reservations reservations,
       GpuMonitor gpus,
       Runtime runtime,
+      DurableFiles durable,
+      ThreadFactory runThreads,
+      Vitals vitals,
       Metrics metrics) {
     this.serverName = settings.serverName;
     this.health = new RuntimeHealth(runtime);
-    this.retention = settings.retention;
+    Storage storage = settings.storage;
+    this.admission =
+        new Admission(
+            serverName,
+            new Admission.Limits(
+                storage.unfinished, storage.unfinishedOfOne, storage.requestBytes));
+    StateDisk disk = new StateDisk(serverName, settings.stateFolder, storage.leastFree);
     this.bundles =
         new Bundles(
             settings.stateFolder.resolve("bundles"),
-            settings.bundleLimit,
-            settings.bundleLimit * 4);
+            new Bundles.Limits(settings.bundleLimit, settings.bundleLimit * 4, storage.keptBytes),
+            disk,
+            durable);
+    this.kept = new Retention(settings.retention, storage.keptBytes, bundles);
     ScheduledThreadPoolExecutor timer =
         new ScheduledThreadPoolExecutor(1, daemonThreads("run-timer"));
     timer.setRemoveOnCancelPolicy(true);
@@ -103,15 +157,20 @@ public final class Runs implements AutoCloseable {
             runtime,
             settings.services,
             new LaunchPlanner(
-                serverName, settings.services, MountRules.parse(settings.mounts), bundles),
-            new RunStore(runsBelow(settings.stateFolder)),
-            new SpoolWatch(),
+                serverName, settings.services, settings.mounts, settings.supervisors, bundles),
+            new RunStore(runsBelow(settings.stateFolder), durable),
+            disk,
+            new ContentMemory(CONTENT_MEMORY),
+            new SpoolWatch(vitals),
             timer,
             Executors.newCachedThreadPool(daemonThreads("run-worker")),
+            runThreads,
             settings.callerGrace,
             settings.outputLimit,
+            storage.workLimit,
             new LeftOnGpus(gpus, settings.ignoreStrangers),
             new RunMetrics(metrics),
+            this::cleaned,
             () -> closed);
   }
 
@@ -127,7 +186,7 @@ public final class Runs implements AutoCloseable {
   /**
    * Takes up the runs of an earlier daemon, and starts to serve.
    *
-   * @param readSpec reads a request as it was given to {@link #submit}
+   * @param durable not closed before this is
    * @throws BerthException if the state folder cannot be used
    */
   public static Runs open(
@@ -135,16 +194,31 @@ public final class Runs implements AutoCloseable {
       Reservations reservations,
       GpuMonitor gpus,
       Runtime runtime,
-      Function<byte[], RunSpec> readSpec,
+      DurableFiles durable,
+      Vitals vitals,
       Metrics metrics) {
-    Runs opened = new Runs(settings, reservations, gpus, runtime, metrics);
-    opened.recover(readSpec);
+    return open(settings, reservations, gpus, runtime, durable, Thread::new, vitals, metrics);
+  }
+
+  /** As the other one, with threads that a test can withhold. */
+  static Runs open(
+      Settings settings,
+      Reservations reservations,
+      GpuMonitor gpus,
+      Runtime runtime,
+      DurableFiles durable,
+      ThreadFactory runThreads,
+      Vitals vitals,
+      Metrics metrics) {
+    Runs opened =
+        new Runs(settings, reservations, gpus, runtime, durable, runThreads, vitals, metrics);
+    opened.recover();
     RunMetrics.report(opened, settings.stateFolder, metrics);
     opened
         .parts
         .timer()
         .scheduleWithFixedDelay(
-            () -> opened.parts.threads().execute(opened::keepHouse),
+            () -> opened.inBackground(opened::keepHouse),
             0,
             HOUSEKEEPING.toSeconds(),
             TimeUnit.SECONDS);
@@ -152,76 +226,177 @@ public final class Runs implements AutoCloseable {
         .parts
         .timer()
         .scheduleWithFixedDelay(
-            () -> opened.parts.threads().execute(opened.health::look),
+            () -> opened.inBackground(opened.health::look),
             0,
             RuntimeHealth.INTERVAL.toSeconds(),
             TimeUnit.SECONDS);
     return opened;
   }
 
+  // What a timer throws would be the last that it does.
+  private void inBackground(Runnable task) {
+    try {
+      parts
+          .threads()
+          .execute(
+              () -> {
+                try {
+                  task.run();
+                } catch (RuntimeException e) {
+                  log.error("unexpected failure", e);
+                }
+              });
+    } catch (RejectedExecutionException e) {
+      // Closed.
+    }
+  }
+
   /**
-   * Takes over a run. When this returns it will be carried out, whatever happens to this process.
+   * Takes over a run and starts it. When this returns it is on disk and will be carried out,
+   * whatever happens to this process. Unless it is detached, its caller holds it.
    *
-   * @param request what is stored of it, to be read again after a restart
-   * @throws BerthException if it can never be carried out here
+   * @throws BerthException if it can never be carried out here, or there is no room for it
    */
-  Run submit(RunSpec spec, byte[] request) {
-    synchronized (this) {
-      Optional<Run> known = known(spec.requestId());
-      if (known.isPresent()) {
-        return known.get();
-      }
-    }
-    String id = "run-" + HexFormat.of().toHexDigits(random.nextLong(), 10);
-    RunFolder folder = parts.store().folderOf(id);
-    parts.runtime().check(parts.planner().plan(id, folder, spec, Optional.empty()));
-    spec.reservationId().ifPresent(parts.reservations()::check);
-    parts.reservations().check(spec.gpus(), spec.ports());
+  Submitted submit(RunCodeRequest message) {
+    CompletableFuture<Run> mine = new CompletableFuture<>();
+    Optional<CompletableFuture<Run>> first = arrive(message.getRequestId(), mine);
     Run run;
-    synchronized (this) {
-      if (closed) {
-        throw new BerthException(Reason.UNAVAILABLE, "this server is stopping");
+    Runnable unhold = () -> {};
+    if (first.isPresent()) {
+      run = awaitFirst(first.get());
+      unhold = run.spec().detached() ? unhold : run.hold();
+    } else {
+      try {
+        run = accept(message);
+      } catch (RuntimeException | Error e) {
+        synchronized (this) {
+          arriving.remove(message.getRequestId());
+        }
+        mine.completeExceptionally(e);
+        throw e;
       }
-      Optional<Run> known = known(spec.requestId());
-      if (known.isPresent()) {
-        return known.get();
+      // It is on disk, so it is carried out whatever fails from here on.
+      try {
+        // Before it starts, or it might end for want of a caller.
+        unhold = run.spec().detached() ? unhold : run.hold();
+      } finally {
+        synchronized (this) {
+          arriving.remove(message.getRequestId());
+        }
+        mine.complete(run);
+        run.start();
       }
-      long unfinished = runs.values().stream().filter(other -> !other.over()).count();
-      if (unfinished >= MOST_UNFINISHED) {
-        throw new BerthException(
-            Reason.EXHAUSTED,
-            unfinished + " runs are waiting or running on " + serverName + ", as many as allowed");
-      }
-      RunRecord record =
-          RunRecord.accepted(
-              id,
-              clock.instant(),
-              spec.holdsSomething() ? RunRecord.Phase.QUEUED : RunRecord.Phase.PREPARING);
-      parts.store().add(record, request);
-      run = new Run(parts, spec, folder, record, true, OptionalLong.of(System.nanoTime()));
-      runs.put(id, run);
     }
-    parts.metrics().accepted();
-    log.info("{} accepted from {}", id, spec.owner());
-    return run;
+    return new Submitted(run, unhold);
   }
 
-  synchronized Run find(String id) {
-    Run run = runs.get(id);
-    if (run == null) {
-      throw new BerthException(
-          Reason.NOT_FOUND,
-          "there is no run '" + id + "' on " + serverName + ": it never was, or is forgotten");
+  /** Who came first with the same request, if anybody did. */
+  private synchronized Optional<CompletableFuture<Run>> arrive(
+      String requestId, CompletableFuture<Run> mine) {
+    if (closed) {
+      throw new BerthException(Reason.UNAVAILABLE, "this server is stopping");
     }
-    return run;
+    if (requestId.isEmpty()) {
+      return Optional.empty();
+    }
+    Optional<CompletableFuture<Run>> known =
+        runs.ofRequest(requestId).map(CompletableFuture::completedFuture);
+    return known.or(() -> Optional.ofNullable(arriving.putIfAbsent(requestId, mine)));
   }
 
-  synchronized List<Run> all() {
-    return List.copyOf(runs.values());
+  private static Run awaitFirst(CompletableFuture<Run> first) {
+    try {
+      return first.join();
+    } catch (CompletionException e) {
+      throw e.getCause() instanceof BerthException refused
+          ? new BerthException(refused.reason(), refused.getMessage(), refused)
+          : e;
+    }
+  }
+
+  private Run accept(RunCodeRequest message) {
+    Runnable giveBack = parts.memory().take(message.getSerializedSize());
+    try {
+      RunRequest request = RunRequest.of(message);
+      RunSpec spec = request.spec();
+      String id = "run-" + HexFormat.of().toHexDigits(random.nextLong(), 10);
+      RunFolder folder = parts.store().folderOf(id);
+      health
+          .problem(parts.threads())
+          .ifPresent(
+              why -> {
+                throw new BerthException(Reason.UNAVAILABLE, why);
+              });
+      parts.runtime().check(parts.planner().plan(id, folder, spec, Optional.empty()));
+      spec.reservationId().ifPresent(parts.reservations()::check);
+      parts.reservations().check(spec.gpus(), spec.ports(), spec.waitAtMost());
+      parts.disk().check("a run");
+      Runnable place = admission.admit(spec.owner().toString(), request.bytes());
+      Run run;
+      try {
+        RunRecord record =
+            RunRecord.accepted(
+                id,
+                spec.requestId(),
+                nextNumber.getAndIncrement(),
+                clock.instant(),
+                spec.holdsSomething() ? RunRecord.Phase.QUEUED : RunRecord.Phase.PREPARING);
+        parts.store().add(record, request);
+        run = Run.accepted(parts, folder, record, request.shown());
+        places.put(id, place);
+        runs.add(run);
+      } catch (RuntimeException | Error e) {
+        // Its caller is told that there is none.
+        places.remove(id);
+        place.run();
+        folder.delete();
+        throw e;
+      }
+      parts.metrics().accepted();
+      log.info("{} accepted from {}", id, spec.owner());
+      return run;
+    } finally {
+      giveBack.run();
+    }
+  }
+
+  private void cleaned(Run run) {
+    runs.cleaned(run);
+    Optional.ofNullable(places.remove(run.id())).ifPresent(Runnable::run);
+  }
+
+  Run find(String id) {
+    return runs.find(id)
+        .orElseThrow(
+            () ->
+                new BerthException(
+                    Reason.NOT_FOUND,
+                    "there is no run '"
+                        + id
+                        + "' on "
+                        + serverName
+                        + ": it never was, or is forgotten"));
+  }
+
+  RunIndex index() {
+    return runs;
+  }
+
+  List<Run> all() {
+    return runs.all();
+  }
+
+  /** Those that have not ended and the newest of the others, newest first. */
+  List<Run> recent(int mostEnded) {
+    List<Run> recent = new ArrayList<>(runs.newest(Optional.empty(), Run::over, mostEnded));
+    runs.unfinished().stream().filter(run -> !run.over()).forEach(recent::add);
+    recent.sort(Comparator.comparingLong(Run::number).reversed());
+    return recent;
   }
 
   public Load load() {
-    List<String> unfinished = all().stream().filter(run -> !run.over()).map(Run::id).toList();
+    List<String> unfinished =
+        runs.unfinished().stream().filter(run -> !run.over()).map(Run::id).toList();
     return new Load(unfinished, health.problem());
   }
 
@@ -235,20 +410,23 @@ public final class Runs implements AutoCloseable {
    * @throws BerthException if it has not, or something of it is still to be cleaned up
    */
   void remove(String id) {
-    Run run;
-    synchronized (this) {
-      run = find(id);
-      if (!run.cleaned().isDone()) {
-        throw new BerthException(
-            Reason.CONFLICT,
-            run.over()
-                ? id + " has ended, but not everything of it is cleaned up yet"
-                : id + " has not ended; it can be removed when it has");
-      }
-      runs.remove(id);
+    Run run = find(id);
+    if (!run.cleaned().isDone()) {
+      throw new BerthException(
+          Reason.CONFLICT,
+          run.over()
+              ? id + " has ended, but not everything of it is cleaned up yet"
+              : id + " has not ended; it can be removed when it has");
     }
+    String owner = run.spec().owner().toString();
+    delete(run);
+    log.info("{} of {} was removed", id, owner);
+  }
+
+  private void delete(Run run) {
+    runs.remove(run);
+    run.discard();
     run.folder().delete();
-    log.info("{} of {} was removed", id, run.spec().owner());
   }
 
   /** Whether this process is about to end. */
@@ -288,6 +466,9 @@ public final class Runs implements AutoCloseable {
     if (wanted.isEmpty()) {
       throw new BerthException(Reason.INVALID, "no file is named, and " + id + " named no outputs");
     }
+    if (!Files.exists(run.folder().work())) {
+      throw new BerthException(Reason.NOT_FOUND, id + " never started, and has no files");
+    }
     try {
       WorkFiles.tar(run.folder().work(), wanted, out);
     } catch (IOException e) {
@@ -296,27 +477,27 @@ public final class Runs implements AutoCloseable {
   }
 
   /**
-   * Puts the files of an uploaded bundle into {@code into}, which is made if it is missing. What a
-   * failed call leaves there is the caller's to delete.
+   * Puts the files of an uploaded bundle of a cluster into {@code into}, which is made if it is
+   * missing. What a failed call leaves there is the caller's to delete.
    *
    * @throws BerthException INVALID if that is no digest; NOT_FOUND if there is no such bundle;
-   *     UNAVAILABLE if the files cannot be written
+   *     UNAVAILABLE if the files cannot be written, or there is too little room for them
    */
   public void unpackBundle(String digest, Path into) {
+    parts.disk().check("a cluster");
     bundles.unpack(digest, into);
   }
 
   /** Leaves the runs as they are, for the next daemon. */
   @Override
   public void close() {
-    List<Run> all;
     synchronized (this) {
       if (closed) {
         return;
       }
       closed = true;
-      all = all();
     }
+    List<Run> all = runs.unfinished();
     all.forEach(Run::leave);
     parts.timer().shutdownNow();
     try {
@@ -331,52 +512,63 @@ public final class Runs implements AutoCloseable {
     parts.spoolWatch().close();
   }
 
-  private void recover(Function<byte[], RunSpec> readSpec) {
+  private void recover() {
+    RunStore.Loaded loaded = parts.store().load();
     List<Run> unfinished = new ArrayList<>();
-    for (RunStore.Stored stored : parts.store().load()) {
-      RunSpec spec;
-      try {
-        spec = readSpec.apply(stored.request());
-      } catch (RuntimeException e) {
-        log.error("{} cannot be read and is forgotten", stored.folder().path(), e);
-        continue;
-      }
-      RunRecord record = stored.record();
-      Run run =
-          new Run(parts, spec, stored.folder(), record, stored.sameBoot(), OptionalLong.empty());
-      runs.put(run.id(), run);
-      if (record.phase() != RunRecord.Phase.CLEANED) {
-        log.info("{} of {} goes on: {}", run.id(), spec.owner(), record.phase());
+    for (RunStore.Stored stored : loaded.runs()) {
+      RunStore.Stored known = stored.damaged() ? numbered(stored) : stored;
+      Run run = Run.recovered(parts, known);
+      nextNumber.accumulateAndGet(run.number() + 1, Math::max);
+      runs.add(run);
+      if (!run.cleaned().isDone()) {
+        String owner = run.spec().owner().toString();
+        places.put(run.id(), admission.count(owner, parts.store().contentBytes(stored.folder())));
+        log.info("{} of {} goes on: {}", run.id(), owner, known.record().phase());
         unfinished.add(run);
       }
     }
+    loaded.unreadable().forEach(folder -> inBackground(() -> giveUp(folder)));
     // Those who wait do so in the order in which they came.
     unfinished.forEach(Run::start);
   }
 
-  private Optional<Run> known(String requestId) {
-    return requestId.isEmpty()
-        ? Optional.empty()
-        : runs.values().stream()
-            .filter(run -> run.spec().requestId().equals(requestId))
-            .findFirst();
+  // A run whose number is lost comes after all others.
+  private RunStore.Stored numbered(RunStore.Stored stored) {
+    RunRecord record = stored.record();
+    return new RunStore.Stored(
+        stored.folder(),
+        RunRecord.accepted(
+            record.id(),
+            record.requestId(),
+            nextNumber.getAndIncrement(),
+            record.accepted(),
+            record.phase()),
+        stored.spec(),
+        stored.sameBoot(),
+        true);
+  }
+
+  // Nobody can go on with it, and nobody may start it again: what may still run of it ends.
+  private void giveUp(RunFolder folder) {
+    String id = folder.path().getFileName().toString();
+    parts.runtime().signal(id, "KILL");
+    parts.runtime().remove(id);
+    parts.reservations().heldBy(id, () -> {}).ifPresent(RunHold::release);
+    RunStore.setAside(folder.path());
   }
 
   private void keepHouse() {
     try {
-      Instant oldest = clock.instant().minus(retention);
-      List<Run> past = all().stream().filter(run -> run.cleaned().isDone()).toList();
-      for (int i = 0; i < past.size(); i++) {
-        Run run = past.get(i);
-        boolean tooMany = past.size() - i > MOST_FINISHED;
-        if (tooMany || run.endedBefore(oldest)) {
-          synchronized (this) {
-            runs.remove(run.id());
-          }
-          run.folder().delete();
+      List<Run> over = new ArrayList<>();
+      Set<String> needed = new HashSet<>();
+      for (Run run : all()) {
+        if (run.cleaned().isDone()) {
+          over.add(run);
+        } else if (run.spec().code() instanceof RunSpec.Code.Bundle bundle) {
+          needed.add(bundle.digest());
         }
       }
-      bundles.deleteUnusedSince(oldest);
+      kept.clear(over, needed, clock.instant(), this::delete);
       parts.runtime().reap(this::needsItsInstance);
     } catch (RuntimeException e) {
       if (!closed) {
@@ -385,9 +577,8 @@ public final class Runs implements AutoCloseable {
     }
   }
 
-  private synchronized boolean needsItsInstance(String runId) {
-    Run run = runs.get(runId);
-    return run != null && !run.cleaned().isDone();
+  private boolean needsItsInstance(String runId) {
+    return runs.find(runId).map(run -> !run.cleaned().isDone()).orElse(false);
   }
 
   private static ThreadFactory daemonThreads(String name) {

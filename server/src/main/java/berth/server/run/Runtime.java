@@ -1,6 +1,7 @@
 package berth.server.run;
 
 import berth.rpc.BerthException;
+import java.nio.file.Path;
 import java.time.Instant;
 import java.util.List;
 import java.util.Optional;
@@ -20,8 +21,17 @@ public interface Runtime extends AutoCloseable {
    * @param name for people and programs: {@code docker} or {@code process}
    * @param engine its version, or why it cannot be used
    * @param gpuAccess how programs get at GPUs, or why they cannot
+   * @param toolkit what of NVIDIA's gives GPUs to containers, with its version and what is wrong
+   *     with it; empty if there is none
+   * @param folders what belongs to the engine on this machine
    */
-  record Info(String name, String engine, boolean usable, String gpuAccess) {}
+  record Info(
+      String name,
+      String engine,
+      boolean usable,
+      String gpuAccess,
+      String toolkit,
+      List<Path> folders) {}
 
   /** How far the fetching of an image is. */
   record Pull(String image, int layersDone, int layers, long bytesDone, long bytes) {}
@@ -47,13 +57,14 @@ public interface Runtime extends AutoCloseable {
     }
   }
 
+  /** As it was found last; waits for nobody. */
   Info info();
 
   /** Looks whether anything can be run at present; if not, says why. */
   Optional<String> problem();
 
   /**
-   * Refuses what cannot be started here, before anything is reserved for it.
+   * Refuses what cannot be started here, before anything is reserved for it. Waits for nobody.
    *
    * @throws BerthException with the reason
    */
@@ -94,6 +105,11 @@ public interface Runtime extends AutoCloseable {
 
   /** The most memory it has used so far, as far as the kernel tells. */
   OptionalLong peakMemory(String runId);
+
+  /** The folder of this machine with what it writes beside its working folder, if it has one. */
+  default Optional<Path> layer(String runId) {
+    return Optional.empty();
+  }
 
   /** Removes what is left of it, if anything is. */
   void remove(String runId);

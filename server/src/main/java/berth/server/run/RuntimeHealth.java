@@ -2,6 +2,11 @@ package berth.server.run;
 
 import java.time.Duration;
 import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
@@ -11,6 +16,7 @@ import java.util.concurrent.atomic.AtomicLong;
 final class RuntimeHealth {
   static final Duration INTERVAL = Duration.ofSeconds(5);
   private static final long NONE = 0;
+  private static final long PATIENCE_MILLIS = 500;
 
   private final Runtime runtime;
   private final AtomicLong lookingSince = new AtomicLong(NONE);
@@ -32,6 +38,23 @@ final class RuntimeHealth {
         lookingSince.set(NONE);
       }
     }
+  }
+
+  /**
+   * The same for one who is about to be refused: if there is a problem, somebody else has another
+   * look, and is waited for a little.
+   */
+  Optional<String> problem(Executor others) {
+    if (problem().isPresent()) {
+      try {
+        CompletableFuture.runAsync(this::look, others).get(PATIENCE_MILLIS, TimeUnit.MILLISECONDS);
+      } catch (TimeoutException | ExecutionException e) {
+        // The problem is as it was.
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+      }
+    }
+    return problem();
   }
 
   /** Why nothing can be run; empty if it can. */

@@ -10,6 +10,8 @@ import java.util.OptionalLong;
 /**
  * A name that the administrator gave an image, with what is usual for it.
  *
+ * @param fetched whether the image is fetched where it is missing; false for one that was built
+ *     here, which somebody else might offer under the same name
  * @param interpreter what runs source files; empty if nothing is said about that
  * @param entrypoint replaces the image's; present and empty: none
  * @param ulimits soft and hard limits by docker's names; -1 for no limit
@@ -18,6 +20,7 @@ record Service(
     String name,
     List<String> aliases,
     String image,
+    boolean fetched,
     List<String> interpreter,
     Optional<List<String>> entrypoint,
     Map<String, String> env,

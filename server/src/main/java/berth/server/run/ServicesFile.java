@@ -28,6 +28,7 @@ final class ServicesFile {
           "interpreter",
           "memory",
           "processes",
+          "pull",
           "shm",
           "time",
           "ulimits");
@@ -103,6 +104,7 @@ final class ServicesFile {
         name,
         section.list("aliases", ServicesFile::checkedName).orElse(List.of()),
         section.value("image", ServicesFile::image).orElseThrow(),
+        section.value("pull", ServicesFile::pull).orElse(true),
         section.list("interpreter").orElse(List.of()),
         section.list("entrypoint"),
         section.map("env", Converters::variable, Function.identity()),
@@ -133,6 +135,14 @@ final class ServicesFile {
               throw new TypeConversionException(problem);
             });
     return text;
+  }
+
+  private static boolean pull(String text) {
+    return switch (text) {
+      case "missing" -> true;
+      case "never" -> false;
+      default -> throw new TypeConversionException("'" + text + "' is neither missing nor never");
+    };
   }
 
   private static String ulimit(String text) {

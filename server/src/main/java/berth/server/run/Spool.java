@@ -2,19 +2,23 @@ package berth.server.run;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.server.state.StateFolder;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
+import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
@@ -37,7 +41,8 @@ final class Spool implements AutoCloseable {
       cd "$1" || exit 1
       # Whoever waits for the word may be killed.
       trap '' PIPE
-      echo $$ >spool/pid
+      # By it they are found again, and ended; a full disk may not take it.
+      echo $$ >spool/pid || exit 1
       [ -p io/stderr ] || mkfifo -m 666 io/stdout io/stderr || exit 1
       for stream in stdout stderr; do
         (
@@ -52,6 +57,7 @@ final class Spool implements AutoCloseable {
       : >spool/complete
       """;
 
+  private static final String ORDER = "order";
   private static final int ULIMIT_BLOCK = 512;
   private static final int ENTRY = 2 * Long.BYTES;
 
@@ -65,7 +71,7 @@ final class Spool implements AutoCloseable {
   private final SpoolWatch watch;
   private final Map<OutputStreamKind, FileChannel> files = new EnumMap<>(OutputStreamKind.class);
   private final Map<OutputStreamKind, Long> sizes = new EnumMap<>(OutputStreamKind.class);
-  private final FileChannel order;
+  private FileChannel order;
   private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
   private Optional<Stretch> last = Optional.empty();
   private long entries;
@@ -80,25 +86,37 @@ final class Spool implements AutoCloseable {
     this.watch = watch;
     try {
       for (OutputStreamKind stream : OutputStreamKind.values()) {
-        files.put(
-            stream,
-            FileChannel.open(
-                file(stream.fileName()),
-                StandardOpenOption.CREATE,
-                StandardOpenOption.READ,
-                StandardOpenOption.WRITE));
+        files.put(stream, open(stream.fileName()));
         sizes.put(stream, 0L);
       }
-      order =
-          FileChannel.open(
-              file("order"),
-              StandardOpenOption.CREATE,
-              StandardOpenOption.READ,
-              StandardOpenOption.WRITE);
+      order = open(ORDER);
       recoverOrder();
     } catch (IOException e) {
+      closeFiles();
       throw unusable(e);
     }
+  }
+
+  private FileChannel open(String name) throws IOException {
+    return FileChannel.open(
+        file(name),
+        Set.of(StandardOpenOption.CREATE, StandardOpenOption.READ, StandardOpenOption.WRITE),
+        StateFolder.FILE_MODE);
+  }
+
+  /** The files that hold what has been printed, and their folder. */
+  synchronized Path[] written() {
+    List<Path> written = new ArrayList<>();
+    for (OutputStreamKind stream : OutputStreamKind.values()) {
+      if (sizes.get(stream) > 0) {
+        written.add(file(stream.fileName()));
+      }
+    }
+    if (!written.isEmpty()) {
+      written.add(file(ORDER));
+      written.add(folder.spool());
+    }
+    return written.toArray(Path[]::new);
   }
 
   /** Begins to watch for growth. */
@@ -279,11 +297,17 @@ final class Spool implements AutoCloseable {
       closed = true;
     }
     listeners.clear();
+    closeFiles();
+  }
+
+  private void closeFiles() {
     try {
       for (FileChannel file : files.values()) {
         file.close();
       }
-      order.close();
+      if (order != null) {
+        order.close();
+      }
     } catch (IOException e) {
       log.warn("cannot close the output of {}: {}", folder.path(), e.getMessage());
     }
@@ -311,13 +335,48 @@ final class Spool implements AutoCloseable {
   // The last stretch has no end in the record: it may have grown until the other stream did.
   private void recoverOrder() throws IOException {
     entries = order.size() / ENTRY;
-    if (entries == 0) {
-      return;
+    if (entries > 0 && !isOrder()) {
+      // What was printed is all there; only in which order is lost.
+      order.close();
+      RunStore.setAside(file(ORDER));
+      order = open(ORDER);
+      entries = 0;
     }
-    Stretch newest = entry(entries - 1);
-    last = Optional.of(newest);
-    sizes.put(newest.stream.other(), newest.start - newest.streamStart);
-    sizes.put(newest.stream, files.get(newest.stream).size());
+    if (entries > 0) {
+      Stretch newest = entry(entries - 1);
+      last = Optional.of(newest);
+      sizes.put(newest.stream.other(), newest.start - newest.streamStart);
+      sizes.put(newest.stream, files.get(newest.stream).size());
+    }
+    // What came since, or was noted in what is lost.
+    grow(OutputStreamKind.STDOUT);
+    grow(OutputStreamKind.STDERR);
+  }
+
+  // Each stretch goes on where the last one of its stream ended.
+  private boolean isOrder() throws IOException {
+    long[] ends = new long[OutputStreamKind.values().length];
+    Stretch before = null;
+    for (long i = 0; i < entries; i++) {
+      Stretch next = entry(i);
+      if (before == null ? next.start != 0 : next.start <= before.start) {
+        return false;
+      }
+      if (before != null) {
+        ends[before.stream.ordinal()] = before.streamStart + next.start - before.start;
+      }
+      if (next.streamStart != ends[next.stream.ordinal()]
+          || (before != null && before.stream == next.stream)) {
+        return false;
+      }
+      before = next;
+    }
+    for (OutputStreamKind stream : OutputStreamKind.values()) {
+      if (files.get(stream).size() < ends[stream.ordinal()]) {
+        return false;
+      }
+    }
+    return before == null || files.get(before.stream).size() >= before.streamStart;
   }
 
   private Stretch entry(long index) {
@@ -355,7 +414,7 @@ final class Spool implements AutoCloseable {
       String pid = Files.readString(file("pid")).trim();
       String command = Files.readString(Path.of("/proc", pid, "cmdline"));
       return command.contains(folder.path().toString());
-    } catch (IOException e) {
+    } catch (IOException | InvalidPathException e) {
       return false;
     }
   }

@@ -1,5 +1,6 @@
 package berth.server.run;
 
+import berth.command.Vitals;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.ClosedWatchServiceException;
@@ -20,15 +21,13 @@ final class SpoolWatch implements AutoCloseable {
   private final WatchService service;
   private final Map<WatchKey, Runnable> actions = new ConcurrentHashMap<>();
 
-  SpoolWatch() {
+  SpoolWatch(Vitals vitals) {
     try {
       service = FileSystems.getDefault().newWatchService();
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
-    Thread thread = new Thread(this::watchForever, "spool-watch");
-    thread.setDaemon(true);
-    thread.start();
+    vitals.start("spool-watch", this::watchOnce);
   }
 
   /** Runs {@code action} whenever something changes in {@code folder}, until the result is run. */
@@ -56,24 +55,24 @@ final class SpoolWatch implements AutoCloseable {
     }
   }
 
-  private void watchForever() {
+  private boolean watchOnce() throws InterruptedException {
+    WatchKey key;
     try {
-      while (true) {
-        WatchKey key = service.take();
-        key.pollEvents();
-        // Before the action: what changes while it runs is told again.
-        key.reset();
-        Runnable action = actions.get(key);
-        if (action != null) {
-          try {
-            action.run();
-          } catch (RuntimeException e) {
-            log.error("reading the output of a run failed", e);
-          }
-        }
-      }
-    } catch (InterruptedException | ClosedWatchServiceException e) {
-      // The process ends.
+      key = service.take();
+    } catch (ClosedWatchServiceException e) {
+      return false;
     }
+    key.pollEvents();
+    // Before the action: what changes while it runs is told again.
+    key.reset();
+    Runnable action = actions.get(key);
+    if (action != null) {
+      try {
+        action.run();
+      } catch (RuntimeException e) {
+        log.error("reading the output of a run failed", e);
+      }
+    }
+    return true;
   }
 }

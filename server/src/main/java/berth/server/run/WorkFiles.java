@@ -2,6 +2,7 @@ package berth.server.run;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.server.run.mount.MountPoints;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.ByteBuffer;
@@ -39,6 +40,9 @@ import org.apache.commons.compress.archivers.tar.TarConstants;
 public final class WorkFiles {
   private static final int MAX_DEPTH = BundleTar.MAX_DEPTH;
   private static final int OWNER_ALL = 0700;
+  // Whatever the umask is: the user of an image may be anybody. Others do not get to this folder.
+  private static final int EVERYONE_ENTERS = 0755;
+  private static final int EVERYONE_READS = 0644;
 
   // A program can nest folders deeper than a path or a stack reaches. From this depth on they are
   // moved to the top, and deleted from there.
@@ -87,9 +91,19 @@ public final class WorkFiles {
   /**
    * Deletes a folder with all that is in it, however deep that goes and whatever permissions it
    * has; what is not there need not be deleted.
+   *
+   * @throws IOException also, before anything is deleted, if something is mounted there: that is
+   *     not ours to delete
    */
   public static void delete(Path folder) throws IOException {
     Path absolute = folder.toAbsolutePath();
+    if (!Files.exists(absolute, LinkOption.NOFOLLOW_LINKS)) {
+      return;
+    }
+    List<String> mounted = MountPoints.atOrBelow(absolute);
+    if (!mounted.isEmpty()) {
+      throw new IOException("something is mounted at " + mounted.get(0));
+    }
     Path name = absolute.getFileName();
     try (SecureDirectoryStream<Path> parent = secure(absolute.getParent())) {
       boolean again = true;
@@ -121,6 +135,7 @@ public final class WorkFiles {
     for (Path name : Path.of(path)) {
       if (!place.equals(folder) && !Files.exists(place, LinkOption.NOFOLLOW_LINKS)) {
         Files.createDirectory(place);
+        Files.setPosixFilePermissions(place, Permissions.of(EVERYONE_ENTERS));
       }
       if (!Files.isDirectory(place, LinkOption.NOFOLLOW_LINKS)) {
         throw inTheWay(path, folder.relativize(place) + " is not a folder");
@@ -132,6 +147,7 @@ public final class WorkFiles {
     }
     Files.deleteIfExists(place);
     Files.write(place, content, StandardOpenOption.CREATE_NEW);
+    Files.setPosixFilePermissions(place, Permissions.of(EVERYONE_READS));
   }
 
   private static BerthException inTheWay(String path, String what) {

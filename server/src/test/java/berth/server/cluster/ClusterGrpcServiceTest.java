@@ -6,12 +6,15 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
+import berth.command.Vitals;
 import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
 import berth.rpc.Reason;
+import berth.rpc.SealedMessage;
 import berth.server.reservation.KernelFiles;
+import berth.server.state.DurableFiles;
 import berth.v1.CancelClusterRequest;
 import berth.v1.ClusterOutcome;
 import berth.v1.ClusterPhase;
@@ -25,6 +28,8 @@ import berth.v1.TaskAttempt;
 import berth.v1.TaskStatus;
 import berth.v1.WatchClusterRequest;
 import berth.v1.WatchClusterResponse;
+import com.google.protobuf.ByteString;
+import com.google.protobuf.UnknownFieldSet;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.stub.StreamObserver;
@@ -38,10 +43,18 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalInt;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -56,7 +69,7 @@ class ClusterGrpcServiceTest {
   private static final ClusterStatus ENDED = ended(Instant.now());
 
   // Runs until somebody cancels it.
-  private static final String OBEDIENT = "say running; await cancel; say ended\n";
+  private static final String OBEDIENT = "say running; cancelled; say ended\n";
 
   @TempDir private Path folder;
   private Machine machine;
@@ -86,12 +99,12 @@ class ClusterGrpcServiceTest {
     assertThat(id).matches("c-[0-9a-f]{10}");
     assertThat(started.getServer()).isEqualTo("gpu01");
     Path place = machine.folderOf(id);
-    assertThat(place.resolve("package/cluster.json")).hasContent("{}");
+    assertThat(place.resolve("input/package/cluster.json")).hasContent("{}");
     int pid = machine.awaitStart(id, 1);
     assertThat(Machine.startLines(place))
         .containsExactly(pid + " " + place + " --registry reg1:18811,reg2:7");
-    await().atMost(PATIENCE).until(() -> Files.exists(place.resolve("options")));
-    assertThat(Files.readString(place.resolve("options")).trim()).endsWith("-Xmx160m");
+    await().atMost(PATIENCE).until(() -> Files.exists(place.resolve("state/options")));
+    assertThat(Files.readString(place.resolve("state/options")).trim()).endsWith("-Xmx160m");
     assertThat(Path.of("/proc/" + pid + "/fd/0").toRealPath()).isEqualTo(Path.of("/dev/null"));
     String[] stat = Files.readString(Path.of("/proc/" + pid + "/stat")).split(" ");
     assertThat(stat[5]).as("its session").isEqualTo("" + pid);
@@ -101,7 +114,7 @@ class ClusterGrpcServiceTest {
   void showsTheClustersByPhase() throws Exception {
     String id = start(request("line", "await go; " + OBEDIENT));
     assertThat(inPhase("submitted")).isEqualTo(1);
-    Files.createFile(machine.folderOf(id).resolve("go"));
+    Files.createFile(machine.folderOf(id).resolve("state/go"));
     awaitPhase(id, ClusterPhase.CLUSTER_PHASE_RUNNING);
     assertThat(inPhase("running")).isEqualTo(1);
     assertThat(inPhase("submitted")).isEqualTo(0);
@@ -132,7 +145,7 @@ class ClusterGrpcServiceTest {
                 .setSubmittedAt(submitted.getSubmittedAt())
                 .build());
     assertThat(Messages.instant(submitted.getSubmittedAt())).isBetween(before, Instant.now());
-    Files.createFile(machine.folderOf(id).resolve("go"));
+    Files.createFile(machine.folderOf(id).resolve("state/go"));
     awaitPhase(id, ClusterPhase.CLUSTER_PHASE_RUNNING);
     assertThat(now(id))
         .isEqualTo(submitted.toBuilder().setPhase(ClusterPhase.CLUSTER_PHASE_RUNNING).build());
@@ -212,7 +225,8 @@ class ClusterGrpcServiceTest {
     machine.stop();
     Machine.kill(first);
     int own = (int) ProcessHandle.current().pid();
-    new ClusterFolder(machine.folderOf(id))
+    machine
+        .place(id)
         .write(
             new SupervisorRecord(
                 1,
@@ -229,18 +243,61 @@ class ClusterGrpcServiceTest {
   @Test
   void whoeverCancelsFirstIsNotedAndForceIsAddedLater() throws Exception {
     String id = start(request("line", "say running; await never\n"));
-    Path note = machine.folderOf(id).resolve("cancel");
+    Path note = machine.folderOf(id).resolve("input/cancel");
 
     cancel(id, false);
-    CancelClusterRequest first = CancelClusterRequest.parseFrom(Files.readAllBytes(note));
+    CancelClusterRequest first = noted(note);
     machine.stub().cancelCluster(cancelling(id, true).setBy(BOB).build());
-    CancelClusterRequest second = CancelClusterRequest.parseFrom(Files.readAllBytes(note));
+    CancelClusterRequest second = noted(note);
     cancel(id, false);
-    CancelClusterRequest third = CancelClusterRequest.parseFrom(Files.readAllBytes(note));
+    CancelClusterRequest third = noted(note);
 
     assertThat(first).isEqualTo(cancelling(id, false).build());
     assertThat(second).isEqualTo(cancelling(id, true).setBy(BOB).build());
     assertThat(third).isEqualTo(second);
+  }
+
+  @Test
+  void whoCancelsIsCheckedAndNothingElseIsNoted() throws Exception {
+    String id = start(request("line", "say running; await never\n"));
+    Path note = machine.folderOf(id).resolve("input/cancel");
+
+    for (Owner by :
+        List.of(
+            Owner.newBuilder().setUser("a".repeat(1 << 20)).build(),
+            Owner.newBuilder().setHost("a".repeat(201)).build(),
+            Owner.newBuilder().setUser("ada\u001b[2J").build())) {
+      assertFails(
+          () -> machine.stub().cancelCluster(cancelling(id, true).setBy(by).build()),
+          Status.Code.INVALID_ARGUMENT,
+          "the owner ");
+    }
+    assertThat(note).doesNotExist();
+
+    Owner more = ADA.toBuilder().setUnknownFields(unknown()).build();
+    machine
+        .stub()
+        .cancelCluster(cancelling(id, false).setBy(more).setUnknownFields(unknown()).build());
+    assertThat(noted(note)).isEqualTo(cancelling(id, false).build());
+  }
+
+  @Test
+  void ofAnOwnerOnlyItsNamesAreKept() {
+    Owner more = ADA.toBuilder().setUnknownFields(unknown()).build();
+
+    String id = start(request("line", OBEDIENT).setOwner(more));
+
+    assertThat(now(id).getOwner()).isEqualTo(ADA);
+  }
+
+  private static UnknownFieldSet unknown() {
+    return UnknownFieldSet.newBuilder()
+        .addField(
+            100,
+            UnknownFieldSet.Field.newBuilder()
+                .addLengthDelimited(ByteString.copyFrom(new byte[100_000]))
+                .build())
+        .build();
   }
 
   @Test
@@ -355,8 +412,14 @@ class ClusterGrpcServiceTest {
         List.of(List.<String>of(), List.of("/no/such/berth", "supervise"))) {
       Clusters.Settings settings =
           new Clusters.Settings(
-              "gpu02", state, command, () -> List.copyOf(machine.registries()), Machine.FAST);
-      try (Clusters clusters = Clusters.open(settings, (digest, into) -> {}, new Metrics())) {
+              "gpu02",
+              state,
+              command,
+              SupervisorSandbox.ofThisUser(),
+              () -> List.copyOf(machine.registries()),
+              Machine.FAST);
+      try (DurableFiles files = new DurableFiles(new Vitals());
+          Clusters clusters = Clusters.open(settings, files, (digest, into) -> {}, new Metrics())) {
         assertThatThrownBy(() -> clusters.start(named("line").setBundle(bundle).build()))
             .isInstanceOfSatisfying(
                 BerthException.class,
@@ -368,14 +431,90 @@ class ClusterGrpcServiceTest {
   }
 
   @Test
+  void clustersAreCountedBeforeTheyAreUnpackedAndFewAreUnpackedAtATime() throws Exception {
+    Path state = Files.createDirectory(folder.resolve("other"));
+    CountDownLatch go = new CountDownLatch(1);
+    AtomicInteger unpacking = new AtomicInteger();
+    AtomicInteger most = new AtomicInteger();
+    Clusters.Settings settings =
+        new Clusters.Settings(
+            "gpu02",
+            state,
+            machine.command(),
+            SupervisorSandbox.ofThisUser(),
+            () -> List.copyOf(machine.registries()),
+            Machine.FAST);
+    ExecutorService callers = Executors.newCachedThreadPool();
+    try (DurableFiles files = new DurableFiles(new Vitals());
+        Clusters clusters =
+            Clusters.open(
+                settings,
+                files,
+                (digest, into) -> {
+                  most.accumulateAndGet(unpacking.incrementAndGet(), Math::max);
+                  awaitQuietly(go);
+                  unpacking.decrementAndGet();
+                  throw new BerthException(Reason.NOT_FOUND, "no such bundle");
+                },
+                new Metrics())) {
+      List<CompletableFuture<Cluster>> all =
+          IntStream.range(0, 60)
+              .mapToObj(i -> named("n" + i).setBundle("b").build())
+              .map(request -> CompletableFuture.supplyAsync(() -> clusters.start(request), callers))
+              .toList();
+
+      // Fifty have a place.
+      await()
+          .atMost(PATIENCE)
+          .until(() -> all.stream().filter(CompletableFuture::isDone).count() == 10);
+      await().atMost(PATIENCE).until(() -> unpacking.get() == 2);
+      go.countDown();
+
+      Map<Reason, Long> refusals =
+          all.stream()
+              .map(ClusterGrpcServiceTest::refusal)
+              .collect(Collectors.groupingBy(reason -> reason, Collectors.counting()));
+      assertThat(refusals).isEqualTo(Map.of(Reason.EXHAUSTED, 10L, Reason.NOT_FOUND, 50L));
+      assertThat(most).hasValue(2);
+      assertThatThrownBy(() -> clusters.start(named("later").setBundle("b").build()))
+          .as("there is room again")
+          .hasMessage("no such bundle");
+    } finally {
+      go.countDown();
+      callers.shutdown();
+    }
+    assertThat(state.resolve("clusters")).isEmptyDirectory();
+  }
+
+  private static Reason refusal(CompletableFuture<Cluster> start) {
+    try {
+      return start.thenApply(Cluster::id).handle((id, failure) -> reason(failure)).get();
+    } catch (InterruptedException | ExecutionException e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  private static Reason reason(Throwable failure) {
+    return ((BerthException) failure.getCause()).reason();
+  }
+
+  private static void awaitQuietly(CountDownLatch latch) {
+    try {
+      assertThat(latch.await(PATIENCE.toSeconds() * 2, TimeUnit.SECONDS)).isTrue();
+    } catch (InterruptedException e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  @Test
   void noMoreClustersAreTakenThanCanBeSupervised() {
     machine.stop();
     int own = (int) ProcessHandle.current().pid();
     SupervisorProcess thisOne =
         new SupervisorProcess(KernelFiles.bootId(), own, KernelFiles.startOf(own).getAsLong());
     for (int i = 0; i < 200; i++) {
-      ClusterFolder place = new ClusterFolder(machine.folderOf("c-%010d".formatted(i)));
-      place.create();
+      ClusterFolder place = machine.place("c-%010d".formatted(i));
+      place.create(OptionalInt.empty());
       place.submit(
           ClusterStatus.newBuilder().setName("n" + i).build(),
           "",
@@ -388,7 +527,7 @@ class ClusterGrpcServiceTest {
         Status.Code.RESOURCE_EXHAUSTED,
         "200 clusters run on gpu01, as many as allowed");
 
-    new ClusterFolder(machine.folderOf("c-%010d".formatted(7))).write(ENDED);
+    machine.place("c-%010d".formatted(7)).write(ENDED);
     start(request("one-more", OBEDIENT));
   }
 
@@ -438,12 +577,12 @@ class ClusterGrpcServiceTest {
 
   @Test
   void aWatchTellsEveryChangeUntilTheEnd() throws Exception {
-    String id = start(request("line", "await go; say running; await cancel; say ended\n"));
+    String id = start(request("line", "await go; say running; cancelled; say ended\n"));
     int first = machine.awaitStart(id, 1);
     Watch watch = watch(id);
 
     assertThat(watch.next().getPhase()).isEqualTo(ClusterPhase.CLUSTER_PHASE_UNSPECIFIED);
-    Files.createFile(machine.folderOf(id).resolve("go"));
+    Files.createFile(machine.folderOf(id).resolve("state/go"));
     assertThat(watch.next().getPhase()).isEqualTo(ClusterPhase.CLUSTER_PHASE_RUNNING);
     Machine.kill(first);
     assertThat(watch.next().getSupervisorRestarts()).isEqualTo(1);
@@ -537,7 +676,7 @@ class ClusterGrpcServiceTest {
     assertThat(list().getClustersList())
         .extracting(ClusterStatus::getClusterId)
         .containsExactly(kept, usually, used);
-    Files.createFile(machine.folderOf(used).resolve("go"));
+    Files.createFile(machine.folderOf(used).resolve("state/go"));
     await().atMost(PATIENCE).until(() -> !Files.exists(machine.folderOf(used)));
     assertThat(machine.folderOf(kept)).exists();
     assertThat(machine.folderOf(usually)).exists();
@@ -588,16 +727,26 @@ class ClusterGrpcServiceTest {
   void whatAKilledServerWasTakingOverIsDeleted() throws Exception {
     machine.stop();
     Path half = machine.folderOf("c-0123456789");
-    Files.createDirectories(half.resolve("package/code"));
-    Files.writeString(half.resolve("package/cluster.json"), "{}");
+    Files.createDirectories(half.resolve("input/package/code"));
+    Files.writeString(half.resolve("input/package/cluster.json"), "{}");
     Path damaged = Files.createDirectories(machine.folderOf("c-9876543210"));
     Files.writeString(damaged.resolve("submitted"), "no proto");
 
     machine.start();
 
     await().atMost(PATIENCE).until(() -> !Files.exists(half));
-    assertThat(damaged.resolve("submitted")).hasContent("no proto");
+    assertThat(damaged.toFile().list())
+        .singleElement()
+        .satisfies(
+            name -> {
+              assertThat(name).startsWith("damaged-").endsWith("-submitted");
+              assertThat(damaged.resolve(name)).hasContent("no proto");
+            });
     assertThat(list().getClustersList()).isEmpty();
+  }
+
+  private static CancelClusterRequest noted(Path file) throws IOException {
+    return SealedMessage.open(Files.readAllBytes(file), CancelClusterRequest.parser());
   }
 
   private StartClusterRequest.Builder request(String name, String behaviour) {
@@ -649,8 +798,9 @@ class ClusterGrpcServiceTest {
 
   /** As a supervisor does. */
   private void say(String id, ClusterStatus status) throws IOException {
-    Path said = Files.write(machine.folderOf(id).resolve("said"), status.toByteArray());
-    Files.move(said, machine.folderOf(id).resolve("status"), StandardCopyOption.ATOMIC_MOVE);
+    Path state = machine.place(id).state();
+    Path said = Files.write(state.resolve("said"), SealedMessage.seal(status));
+    Files.move(said, state.resolve("status"), StandardCopyOption.ATOMIC_MOVE);
   }
 
   private Watch watch(String id) {

@@ -2,18 +2,23 @@ package berth.server.cluster;
 
 import static org.awaitility.Awaitility.await;
 
+import berth.command.Vitals;
 import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.RpcChannel;
 import berth.rpc.RpcServer;
+import berth.rpc.SealedMessage;
 import berth.server.gpu.GpuMonitor;
 import berth.server.reservation.KernelFiles;
 import berth.server.reservation.Reservations;
+import berth.server.run.Disks;
+import berth.server.run.MountRules;
 import berth.server.run.RunGrpcService;
-import berth.server.run.RunMessages;
 import berth.server.run.Runs;
 import berth.server.run.Services;
+import berth.server.run.UidRange;
 import berth.server.run.process.ProcessRuntime;
+import berth.server.state.DurableFiles;
 import berth.v1.ClusterServiceGrpc;
 import berth.v1.ClusterServiceGrpc.ClusterServiceBlockingStub;
 import berth.v1.ClusterServiceGrpc.ClusterServiceStub;
@@ -64,11 +69,13 @@ final class Machine implements AutoCloseable {
   // Every start is noted before anything else happens.
   private static final String SUPERVISOR =
       """
-      folder=$1
+      folder=$1/state
+      input=$1/input
       echo "$$ $*" >>"$folder/starts"
-      say() { cp "$folder/package/$1" "$folder/said" && mv "$folder/said" "$folder/status"; }
+      say() { cp "$input/package/$1" "$folder/said" && mv "$folder/said" "$folder/status"; }
       await() { while [ ! -e "$folder/$1" ]; do sleep 0.02; done; }
-      . "$folder/package/behaviour.sh"
+      cancelled() { while [ ! -e "$input/cancel" ]; do sleep 0.02; done; }
+      . "$input/package/behaviour.sh"
       """;
 
   private final Path state;
@@ -76,6 +83,8 @@ final class Machine implements AutoCloseable {
   private final Path script;
   private final GpuMonitor gpus;
   private final List<Address> registries = new ArrayList<>(List.of(new Address("reg1", 18811)));
+  // Also for tests that change records while the server stands still.
+  private final DurableFiles files = new DurableFiles(new Vitals());
   private Metrics metrics;
   private Reservations reservations;
   private Runs runs;
@@ -95,10 +104,7 @@ final class Machine implements AutoCloseable {
     }
     gpus =
         GpuMonitor.ofSimulation(
-            "1",
-            NAME,
-            new GpuMonitor.Timing(
-                Duration.ofMillis(50), Duration.ofSeconds(60), Duration.ofSeconds(5)));
+            "1", NAME, new GpuMonitor.Timing(Duration.ofMillis(50), Duration.ofSeconds(5)));
     start();
   }
 
@@ -109,29 +115,39 @@ final class Machine implements AutoCloseable {
 
   void start() {
     metrics = new Metrics();
+    Vitals vitals = new Vitals();
     reservations =
         Reservations.open(
-            new Reservations.Settings(NAME, locks, state, "20000-20999", false), gpus, metrics);
+            new Reservations.Settings(NAME, locks, state, "20000-20999", false),
+            gpus,
+            files,
+            vitals,
+            metrics);
     runs =
         Runs.open(
             new Runs.Settings(
                 NAME,
                 state,
                 Services.none(),
-                List.of(),
+                MountRules.none(),
+                new UidRange(2_100_000_000, 2_100_009_999),
                 Duration.ofSeconds(1),
                 1 << 20,
                 Duration.ofDays(1),
                 1 << 20,
+                Disks.PLENTY,
                 false),
             reservations,
             gpus,
-            new ProcessRuntime(id -> Runs.folder(state, id)),
-            RunMessages::spec,
+            new ProcessRuntime(id -> Runs.folder(state, id), true),
+            files,
+            vitals,
             metrics);
     clusters =
         Clusters.open(
-            new Clusters.Settings(NAME, state, command(), () -> List.copyOf(registries), FAST),
+            new Clusters.Settings(
+                NAME, state, command(), sandbox(), () -> List.copyOf(registries), FAST),
+            files,
             runs::unpackBundle,
             metrics);
     ClusterGrpcService service = new ClusterGrpcService(clusters);
@@ -158,13 +174,14 @@ final class Machine implements AutoCloseable {
   public void close() {
     stop();
     gpus.close();
-    clusterFolders().forEach(Machine::killSupervisor);
+    clusterFolders().forEach(this::killSupervisor);
+    files.close();
   }
 
   // By its record: of the numbers that supervisors noted, others may be the owners now.
-  private static void killSupervisor(Path clusterFolder) {
+  private void killSupervisor(Path clusterFolder) {
     try {
-      new ClusterFolder(clusterFolder)
+      new ClusterFolder(clusterFolder, files)
           .supervisor()
           .process()
           .filter(SupervisorProcess::alive)
@@ -178,6 +195,19 @@ final class Machine implements AutoCloseable {
   /** The first words of the command of a supervisor. */
   List<String> command() {
     return List.of("/bin/sh", script.toString());
+  }
+
+  /** As an installed server has it, as whoever runs the tests. */
+  SupervisorSandbox sandbox() {
+    return SupervisorSandbox.of(new UidRange(2_100_000_000, 2_100_000_999), List.of(script));
+  }
+
+  ClusterFolder place(String clusterId) {
+    return new ClusterFolder(folderOf(clusterId), files);
+  }
+
+  Path state() {
+    return state;
   }
 
   List<Address> registries() {
@@ -218,7 +248,7 @@ final class Machine implements AutoCloseable {
 
   static List<String> startLines(Path clusterFolder) {
     try {
-      return Files.readAllLines(clusterFolder.resolve("starts"));
+      return Files.readAllLines(clusterFolder.resolve("state/starts"));
     } catch (IOException e) {
       return List.of();
     }
@@ -243,7 +273,7 @@ final class Machine implements AutoCloseable {
   /** Uploads a cluster whose supervisor behaves as said. */
   String upload(String behaviour, Map<String, ClusterStatus> statuses) {
     Map<String, byte[]> files = new TreeMap<>();
-    statuses.forEach((name, status) -> files.put(name, status.toByteArray()));
+    statuses.forEach((name, status) -> files.put(name, SealedMessage.seal(status)));
     files.put("cluster.json", "{}".getBytes(StandardCharsets.UTF_8));
     files.put("behaviour.sh", behaviour.getBytes(StandardCharsets.UTF_8));
     return upload(files);

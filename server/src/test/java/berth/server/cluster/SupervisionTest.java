@@ -4,9 +4,12 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
+import berth.command.Vitals;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.rpc.SealedMessage;
+import berth.server.state.DurableFiles;
 import berth.v1.ClusterOutcome;
 import berth.v1.ClusterPhase;
 import berth.v1.ClusterStatus;
@@ -16,6 +19,8 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.OptionalInt;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.atomic.AtomicLong;
@@ -32,13 +37,14 @@ class SupervisionTest {
   @TempDir private Path state;
   private final ScheduledExecutorService timer = Executors.newScheduledThreadPool(1);
   private final AtomicLong nanos = new AtomicLong(Long.MAX_VALUE - 1);
+  private final DurableFiles files = new DurableFiles(new Vitals());
   private ClusterFolder folder;
   private Cluster cluster;
 
   @BeforeEach
   void accept() {
-    folder = new ClusterFolder(state.resolve("c-0123456789"));
-    folder.create();
+    folder = new ClusterFolder(state.resolve("c-0123456789"), files);
+    folder.create(OptionalInt.empty());
     ClusterStatus submitted = ClusterStatus.newBuilder().setName("line").build();
     folder.submit(submitted, "", SupervisorRecord.none(REGISTRIES));
     cluster = new Cluster("gpu01", folder, submitted, "", SupervisorRecord.none(REGISTRIES), timer);
@@ -47,6 +53,7 @@ class SupervisionTest {
   @AfterEach
   void close() {
     timer.shutdownNow();
+    files.close();
     cluster
         .supervisor()
         .process()
@@ -91,13 +98,11 @@ class SupervisionTest {
 
   @Test
   void theEndThatASupervisorHasNotedIsTheEnd() throws IOException {
-    Supervision supervision = supervisionBy("mv \"$1/prepared\" \"$1/status\"");
+    Supervision supervision = supervisionBy("mv \"$1/state/prepared\" \"$1/state/status\"");
     Files.write(
-        folder.path().resolve("prepared"),
-        ClusterStatus.newBuilder()
-            .setPhase(ClusterPhase.CLUSTER_PHASE_ENDED)
-            .build()
-            .toByteArray());
+        folder.state().resolve("prepared"),
+        SealedMessage.seal(
+            ClusterStatus.newBuilder().setPhase(ClusterPhase.CLUSTER_PHASE_ENDED).build()));
     supervision.look();
     awaitEnd();
 
@@ -114,6 +119,7 @@ class SupervisionTest {
     Supervision supervision =
         new Supervision(
             cluster,
+            SupervisorSandbox.ofThisUser(),
             List.of("/no/such/command"),
             () -> REGISTRIES,
             Clusters.Timing.usual(),
@@ -159,6 +165,7 @@ class SupervisionTest {
             () ->
                 SupervisorProcess.start(
                     List.of("/bin/sh", "-c", ": >" + begun),
+                    Map.of("PATH", "/usr/bin:/bin"),
                     folder.log(),
                     process -> {
                       started.add(process);
@@ -188,6 +195,7 @@ class SupervisionTest {
   private Supervision supervisionBy(String script) {
     return new Supervision(
         cluster,
+        SupervisorSandbox.ofThisUser(),
         List.of("/bin/sh", "-c", script, "sh"),
         () -> REGISTRIES,
         Clusters.Timing.usual(),

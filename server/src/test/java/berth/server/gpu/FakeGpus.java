@@ -27,6 +27,12 @@ final class FakeGpus implements GpuSource {
     return gpu(index, uuid, GpuHealth.State.LOST, "lost");
   }
 
+  /** One that answers, with the driver's word. */
+  static Gpu needing(int index, String uuid, RecoveryAction word) {
+    return Gpu.silent(
+        index, uuid, Optional.empty(), Optional.empty(), GpuHealth.answering(Optional.of(word)));
+  }
+
   FakeGpus reports(Gpu... gpus) {
     return reports("1", gpus);
   }

@@ -2,7 +2,9 @@ package berth.server.gpu;
 
 import static berth.server.gpu.FakeGpus.healthy;
 import static berth.server.gpu.FakeGpus.lost;
+import static berth.server.gpu.FakeGpus.needing;
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
 import berth.rpc.Address;
@@ -13,8 +15,11 @@ import berth.v1.GpuHealthState;
 import berth.v1.GpuMemory;
 import berth.v1.GpuProcess;
 import berth.v1.GpuProcesses;
+import berth.v1.GpuRecoveryAction;
 import berth.v1.GpuReport;
 import berth.v1.GpuServiceGrpc;
+import berth.v1.HealGpuRequest;
+import berth.v1.HealGpuResponse;
 import berth.v1.ListGpusRequest;
 import berth.v1.MigMode;
 import berth.v1.PcieDistance;
@@ -52,7 +57,7 @@ class GpuGrpcServiceTest {
   private static final Duration PATIENCE = Duration.ofSeconds(30);
   private static final Instant NOW = Instant.ofEpochSecond(1_700_000_000, 5);
   private static final GpuMonitor.Timing TIMING =
-      new GpuMonitor.Timing(Duration.ofMillis(50), Duration.ofMinutes(10), Duration.ofMinutes(10));
+      new GpuMonitor.Timing(Duration.ofMillis(50), Duration.ofMinutes(10));
   private static final berth.v1.GpuHealth HEALTHY =
       berth.v1.GpuHealth.newBuilder().setState(GpuHealthState.GPU_HEALTH_STATE_HEALTHY).build();
 
@@ -198,15 +203,46 @@ class GpuGrpcServiceTest {
             berth.v1.GpuHealth.newBuilder()
                 .setState(GpuHealthState.GPU_HEALTH_STATE_SICK)
                 .setReason("XID 79, the GPU has fallen off the bus")
+                .setRecoveryAction(GpuRecoveryAction.GPU_RECOVERY_ACTION_NODE_REBOOT)
+                .setAdvice("reboot")
                 .build());
     assertThat(watch.next().getReport().getGpus(0).getHealth()).isEqualTo(sick.getAfter());
+  }
+
+  @Test
+  void healsAGpuUnlessTheDriverAsksForARecovery() throws Exception {
+    var source = new FakeGpus().reports(healthy(0, "a"), healthy(1, "b"));
+    GpuMonitor monitor = serveManually(source, nanos::get);
+    monitor.sampleOnce();
+    source.reportsXid("b", 48);
+    monitor.awaitError(Duration.ZERO);
+    assertThat(list().getGpus(1).getHealth().getState())
+        .isEqualTo(GpuHealthState.GPU_HEALTH_STATE_SICK);
+
+    assertThat(heal("1", false).getGpu())
+        .isEqualTo(berth.v1.Gpu.newBuilder().setIndex(1).setUuid("b").setHealth(HEALTHY).build());
+    assertThat(health(list())).containsExactly(HEALTHY, HEALTHY);
+    assertThatThrownBy(() -> heal("7", false))
+        .hasMessage("NOT_FOUND: no GPU '7' here: this server has 2");
+
+    source.reports(healthy(0, "a"), needing(1, "b", RecoveryAction.GPU_RESET));
+    monitor.sampleOnce();
+    assertThatThrownBy(() -> heal("b", false))
+        .hasMessage(
+            "FAILED_PRECONDITION: the driver asks for a GPU reset of GPU 1 (the driver reports that"
+                + " it has to be recovered): nvidia-smi --gpu-reset -i 1; it then comes back by"
+                + " itself (--force uses it as it is)");
+    berth.v1.GpuHealth forced = heal("b", true).getGpu().getHealth();
+    assertThat(forced.getState()).isEqualTo(GpuHealthState.GPU_HEALTH_STATE_HEALTHY);
+    assertThat(forced.getRecoveryAction())
+        .isEqualTo(GpuRecoveryAction.GPU_RECOVERY_ACTION_GPU_RESET);
   }
 
   @Test
   void answersAtOnceWhileTheDriverHangsAndRecoversWithIt() throws Exception {
     NvmlStandIn standIn = standIn(NvmlStandIn.RICH);
     Duration stall = Duration.ofMillis(500);
-    serve(standIn.gpus(), new GpuMonitor.Timing(TIMING.interval(), TIMING.recovery(), stall));
+    serve(standIn.gpus(), new GpuMonitor.Timing(TIMING.interval(), stall));
     Watch watch = watch();
 
     standIn.describe("hang\n" + NvmlStandIn.RICH);
@@ -357,6 +393,11 @@ class GpuGrpcServiceTest {
     int before = looks.get();
     monitor.sampleOnce();
     return looks.get() - before;
+  }
+
+  private HealGpuResponse heal(String gpu, boolean force) {
+    return GpuServiceGrpc.newBlockingStub(channel.channel())
+        .healGpu(HealGpuRequest.newBuilder().setGpu(gpu).setForce(force).build());
   }
 
   private static int number(WatchGpusResponse response) {

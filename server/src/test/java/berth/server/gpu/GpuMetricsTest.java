@@ -2,6 +2,7 @@ package berth.server.gpu;
 
 import static berth.server.gpu.FakeGpus.healthy;
 import static berth.server.gpu.FakeGpus.lost;
+import static berth.server.gpu.FakeGpus.needing;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import berth.metrics.Metrics;
@@ -24,8 +25,7 @@ class GpuMetricsTest {
   private final GpuMonitor monitor =
       new GpuMonitor(
           source,
-          new GpuMonitor.Timing(
-              Duration.ofSeconds(1), Duration.ofSeconds(60), Duration.ofSeconds(5)),
+          new GpuMonitor.Timing(Duration.ofSeconds(1), Duration.ofSeconds(5)),
           nanos::get,
           Clock.systemUTC());
   private final Metrics metrics = new Metrics();
@@ -70,11 +70,26 @@ class GpuMetricsTest {
   }
 
   @Test
+  void showsWhatEveryGpuNeeds() {
+    source.reports(healthy(0, "GPU-a"), needing(1, "GPU-b", RecoveryAction.DRAIN_AND_RESET));
+    monitor.sampleOnce();
+    assertThat(lines())
+        .contains(health("1", "sick", "", "GPU-b", 1))
+        .filteredOn(line -> line.startsWith("berth_gpu_recovery_action") && line.endsWith(" 1.0"))
+        .containsExactlyInAnyOrder(
+            "berth_gpu_recovery_action{action=\"none\",gpu=\"0\",model=\"\",uuid=\"GPU-a\"} 1.0",
+            "berth_gpu_recovery_action{action=\"drain_and_reset\",gpu=\"1\",model=\"\",uuid=\"GPU-b\"}"
+                + " 1.0");
+  }
+
+  @Test
   void whatTheDriverDoesNotTellIsAbsent() {
     source.reports(healthy(0, "GPU-a"));
     monitor.sampleOnce();
     assertThat(lines())
-        .allMatch(line -> line.matches("berth_gpu_(driver_up|sample_age_seconds|health).*"));
+        .allMatch(
+            line ->
+                line.matches("berth_gpu_(driver_up|sample_age_seconds|health|recovery_action).*"));
   }
 
   @Test

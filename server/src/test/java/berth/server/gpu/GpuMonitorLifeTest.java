@@ -3,18 +3,25 @@ package berth.server.gpu;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
+import berth.command.Vitals;
+import berth.server.state.DurableFiles;
 import com.sun.jna.ptr.IntByReference;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** {@link GpuMonitor} with its threads, from start to close. */
 class GpuMonitorLifeTest {
   private static final Duration PATIENCE = Duration.ofSeconds(30);
   private static final int UNINITIALIZED = 1;
   private static final GpuMonitor.Timing TIMING =
-      new GpuMonitor.Timing(Duration.ofMillis(50), Duration.ofMinutes(10), Duration.ofMillis(500));
+      new GpuMonitor.Timing(Duration.ofMillis(50), Duration.ofMillis(500));
 
   @TempDir private Path folder;
 
@@ -53,5 +60,53 @@ class GpuMonitorLifeTest {
       standIn.describe(NvmlStandIn.SPARSE);
       await().atMost(PATIENCE).until(() -> monitor.newest().gpus().size() == 2);
     }
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {1, 2, 3})
+  void aGpuWithACriticalErrorComesBackByItselfOnlyIfTheDriverSaysThatItNeedsNothing(int generation)
+      throws Exception {
+    String well = "gpu GPU-a\n  recovery_action 0\n";
+    try (var standIn = new NvmlStandIn(folder, generation, well);
+        var files = new DurableFiles(new Vitals());
+        GpuMonitor monitor = GpuMonitor.start(standIn.gpus(), TIMING, host(files))) {
+      assertThat(monitor.awaitFirstSample(PATIENCE)).isTrue();
+      var sick = new CountDownLatch(1);
+      monitor.listen(new OnSick(sick));
+      standIn.describe(well + "  xid 1 79\n");
+      assertThat(sick.await(PATIENCE.toSeconds(), TimeUnit.SECONDS)).isTrue();
+      monitor.awaitSampleSince(monitor.nowNanos(), PATIENCE).orElseThrow();
+
+      assertThat(monitor.newest().gpus().get(0).health().healthy()).isEqualTo(generation == 3);
+    }
+    if (generation < 3) {
+      Path next = Files.createDirectory(folder.resolve("next"));
+      try (var standIn = new NvmlStandIn(next, generation, well);
+          var files = new DurableFiles(new Vitals());
+          GpuMonitor monitor = GpuMonitor.start(standIn.gpus(), TIMING, host(files))) {
+        assertThat(monitor.awaitFirstSample(PATIENCE)).isTrue();
+        assertThat(monitor.newest().gpus().get(0).health().advice()).isEqualTo("reboot");
+        assertThat(monitor.heal("GPU-a", false).health().healthy()).isTrue();
+      }
+    }
+  }
+
+  private GpuMonitor.Host host(DurableFiles files) {
+    return new GpuMonitor.Host(folder.resolve("state"), files, new Vitals());
+  }
+
+  private record OnSick(CountDownLatch sick) implements GpuListener {
+    @Override
+    public void sampled(GpuSample sample) {}
+
+    @Override
+    public void healthChanged(GpuHealthChange change) {
+      if (change.after().state() == GpuHealth.State.SICK) {
+        sick.countDown();
+      }
+    }
+
+    @Override
+    public void stopped() {}
   }
 }

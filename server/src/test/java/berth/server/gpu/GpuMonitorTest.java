@@ -14,17 +14,18 @@ import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
 
 /** {@link GpuMonitor} without its threads: the test decides what happens when. */
 class GpuMonitorTest {
   private static final Duration INTERVAL = Duration.ofSeconds(1);
-  private static final Duration RECOVERY = Duration.ofSeconds(60);
   private static final Duration STALL = Duration.ofSeconds(5);
   private static final Instant NOW = Instant.parse("2024-05-06T07:08:09Z");
   private static final GpuHealth FELL_OFF_THE_BUS =
-      new GpuHealth(GpuHealth.State.SICK, "XID 79, the GPU has fallen off the bus");
+      new GpuHealth(
+          GpuHealth.State.SICK,
+          "XID 79, the GPU has fallen off the bus",
+          Optional.of(RecoveryAction.NODE_REBOOT),
+          "reboot");
   private static final GpuHealth LOST = new GpuHealth(GpuHealth.State.LOST, "lost");
   private static final GpuHealth SILENT_DRIVER =
       new GpuHealth(GpuHealth.State.UNKNOWN, "the driver has not answered for 5.0 s");
@@ -35,7 +36,7 @@ class GpuMonitorTest {
   private final GpuMonitor monitor =
       new GpuMonitor(
           source,
-          new GpuMonitor.Timing(INTERVAL, RECOVERY, STALL),
+          new GpuMonitor.Timing(INTERVAL, STALL),
           nanos::get,
           Clock.fixed(NOW, ZoneOffset.UTC));
 
@@ -66,118 +67,6 @@ class GpuMonitorTest {
                 List.of()));
     assertThat(monitor.newest().taken().orElseThrow().age(monitor.nowNanos()))
         .isEqualTo(Duration.ofMillis(1500));
-  }
-
-  @Test
-  void aCriticalErrorMakesItsGpuSickAtOnce() throws Exception {
-    monitor.sampleOnce();
-    xid("b", 79);
-
-    assertThat(health()).containsExactly(GpuHealth.HEALTHY, FELL_OFF_THE_BUS);
-    monitor.sampleOnce();
-    assertThat(health()).containsExactly(GpuHealth.HEALTHY, FELL_OFF_THE_BUS);
-  }
-
-  @Test
-  void aCriticalErrorWithoutAKnownMeaningIsNamedByItsNumber() throws Exception {
-    monitor.sampleOnce();
-    xid("a", 7777);
-
-    assertThat(health().get(0)).isEqualTo(new GpuHealth(GpuHealth.State.SICK, "XID 7777"));
-  }
-
-  @ParameterizedTest
-  @ValueSource(ints = {13, 31, 43, 45, 68, 109})
-  void aFaultOfTheApplicationLeavesTheGpuHealthy(int code) throws Exception {
-    monitor.sampleOnce();
-    var listener = new RecordingListener();
-    monitor.listen(listener);
-    xid("a", code);
-    monitor.sampleOnce();
-
-    assertThat(health()).containsOnly(GpuHealth.HEALTHY);
-    assertThat(listener.told).containsExactly("sample", "sample");
-  }
-
-  @Test
-  void aSickGpuRecoversAfterTheRecoveryTimeAndNotBefore() throws Exception {
-    monitor.sampleOnce();
-    xid("b", 79);
-
-    pass(RECOVERY.minusNanos(1));
-    monitor.sampleOnce();
-    assertThat(health()).containsExactly(GpuHealth.HEALTHY, FELL_OFF_THE_BUS);
-    pass(Duration.ofNanos(1));
-    monitor.sampleOnce();
-    assertThat(health()).containsOnly(GpuHealth.HEALTHY);
-  }
-
-  @Test
-  void aFurtherErrorProlongsTheSickness() throws Exception {
-    monitor.sampleOnce();
-    xid("b", 48);
-    pass(RECOVERY.minusNanos(1));
-    xid("b", 79);
-
-    pass(RECOVERY.minusNanos(1));
-    monitor.sampleOnce();
-    assertThat(health()).containsExactly(GpuHealth.HEALTHY, FELL_OFF_THE_BUS);
-    pass(Duration.ofNanos(1));
-    monitor.sampleOnce();
-    assertThat(health()).containsOnly(GpuHealth.HEALTHY);
-  }
-
-  @Test
-  void anErrorOfOneGpuProlongsNoOthersSickness() throws Exception {
-    monitor.sampleOnce();
-    xid("a", 79);
-    pass(RECOVERY.minusNanos(1));
-    xid("b", 79);
-    assertThat(health()).containsOnly(FELL_OFF_THE_BUS);
-
-    pass(Duration.ofNanos(1));
-    monitor.sampleOnce();
-    assertThat(health()).containsExactly(GpuHealth.HEALTHY, FELL_OFF_THE_BUS);
-  }
-
-  @Test
-  void aLostGpuIsLostWhateverErrorItHasAndRecoversFromTheTimeWhenItIsBack() throws Exception {
-    monitor.sampleOnce();
-    xid("b", 79);
-    source.reports(healthy(0, "a"), lost(1, "b"));
-    monitor.sampleOnce();
-    assertThat(health()).containsExactly(GpuHealth.HEALTHY, LOST);
-    xid("b", 79);
-    assertThat(health()).containsExactly(GpuHealth.HEALTHY, LOST);
-
-    pass(RECOVERY.multipliedBy(2));
-    monitor.sampleOnce();
-    assertThat(health()).containsExactly(GpuHealth.HEALTHY, LOST);
-    source.reports(healthy(0, "a"), healthy(1, "b"));
-    pass(RECOVERY.minusNanos(1));
-    monitor.sampleOnce();
-    assertThat(health()).containsExactly(GpuHealth.HEALTHY, FELL_OFF_THE_BUS);
-    pass(Duration.ofNanos(1));
-    monitor.sampleOnce();
-    assertThat(health()).containsOnly(GpuHealth.HEALTHY);
-  }
-
-  @Test
-  void aGpuThatFailsItsQueriesDoesNotRecoverMeanwhile() throws Exception {
-    monitor.sampleOnce();
-    xid("b", 79);
-    var failing = gpu(1, "b", GpuHealth.State.SICK, "memory unreadable");
-    source.reports(healthy(0, "a"), failing);
-    pass(RECOVERY);
-    monitor.sampleOnce();
-    assertThat(health()).containsExactly(GpuHealth.HEALTHY, failing.health());
-
-    source.reports(healthy(0, "a"), healthy(1, "b"));
-    monitor.sampleOnce();
-    assertThat(health()).containsExactly(GpuHealth.HEALTHY, FELL_OFF_THE_BUS);
-    pass(RECOVERY);
-    monitor.sampleOnce();
-    assertThat(health()).containsOnly(GpuHealth.HEALTHY);
   }
 
   @Test

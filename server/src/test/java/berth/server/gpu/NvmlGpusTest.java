@@ -373,6 +373,36 @@ class NvmlGpusTest {
 
   @ParameterizedTest
   @ValueSource(ints = {1, 2, 3})
+  void readsWhatTheDriverSaysThatAGpuNeedsIfItIsNewEnough(int generation) {
+    String description =
+        IntStream.range(0, 8)
+            .mapToObj(action -> "gpu GPU-" + action + "\n  recovery_action " + action + "\n")
+            .collect(Collectors.joining());
+    NvmlGpus gpus = standIn(generation, description + "gpu GPU-old\n").gpus();
+
+    for (int reading = 0; reading < 2; reading++) {
+      List<Optional<RecoveryAction>> words =
+          gpus.read().gpus().stream().map(gpu -> gpu.health().action()).toList();
+      if (generation < 3) {
+        assertThat(words).hasSize(9).containsOnly(Optional.empty());
+      } else {
+        assertThat(words)
+            .containsExactly(
+                Optional.of(RecoveryAction.NONE),
+                Optional.of(RecoveryAction.GPU_RESET),
+                Optional.of(RecoveryAction.NODE_REBOOT),
+                Optional.of(RecoveryAction.DRAIN_P2P),
+                Optional.of(RecoveryAction.DRAIN_AND_RESET),
+                Optional.of(RecoveryAction.INSPECT),
+                Optional.of(RecoveryAction.INSPECT),
+                Optional.of(RecoveryAction.NODE_REBOOT),
+                Optional.empty());
+      }
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {1, 2, 3})
   void reportsEachCriticalErrorOnceWithTheGpuThatHadIt(int generation) throws Exception {
     NvmlStandIn standIn = standIn(generation, NvmlStandIn.SPARSE);
     NvmlGpus gpus = standIn.gpus();

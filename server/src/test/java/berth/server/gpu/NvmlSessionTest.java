@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import berth.server.gpu.NvmlLibrary.NvmlEventData;
+import berth.server.gpu.NvmlLibrary.NvmlFieldValue;
 import berth.server.gpu.NvmlLibrary.NvmlMemory;
 import berth.server.gpu.NvmlLibrary.NvmlMemoryV2;
 import berth.server.gpu.NvmlLibrary.NvmlPciInfoV2;
@@ -21,7 +22,9 @@ import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** {@link NvmlSession} and {@link NvmlGpus} without the native library. */
 class NvmlSessionTest {
@@ -315,6 +318,44 @@ class NvmlSessionTest {
     gpus.close();
     assertThat(nvml.calls("nvmlInit")).isEqualTo(3);
     assertThat(nvml.calls("nvmlShutdown")).isEqualTo(3);
+  }
+
+  @ParameterizedTest
+  @CsvSource({"1, 4294967297", "5, -4294967295", "3, 1", "2, 1", "4, 1"})
+  void readsTheRecoveryActionWhateverIntegerTheDriverWrites(int type, long union) {
+    FakeNvml nvml =
+        oneGpu()
+            .with(
+                "nvmlDeviceGetFieldValues",
+                in -> {
+                  var field = (NvmlFieldValue) in[2];
+                  assertThat(in[1]).isEqualTo(1);
+                  assertThat(field.fieldId).isEqualTo(230);
+                  field.valueType = type;
+                  field.value = union;
+                  return NvmlLibrary.NVML_SUCCESS;
+                });
+
+    assertThat(gpus(nvml, Duration.ZERO, new AtomicLong()).read().gpus().get(0).health())
+        .isEqualTo(GpuHealth.answering(Optional.of(RecoveryAction.GPU_RESET)));
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {2, 3, 13, 999})
+  void aDriverThatDoesNotKnowTheFieldHasNoWord(int refusal) {
+    FakeNvml nvml =
+        oneGpu()
+            .with(
+                "nvmlDeviceGetFieldValues",
+                in -> {
+                  ((NvmlFieldValue) in[2]).nvmlReturn = refusal;
+                  return NvmlLibrary.NVML_SUCCESS;
+                });
+    assertThat(gpus(nvml, Duration.ZERO, new AtomicLong()).read().gpus().get(0).health())
+        .isEqualTo(GpuHealth.HEALTHY);
+    nvml.with("nvmlDeviceGetFieldValues", in -> refusal);
+    assertThat(gpus(nvml, Duration.ZERO, new AtomicLong()).read().gpus().get(0).health())
+        .isEqualTo(GpuHealth.HEALTHY);
   }
 
   @Test

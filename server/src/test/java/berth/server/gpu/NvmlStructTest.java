@@ -22,6 +22,7 @@ class NvmlStructTest {
         arguments(named("nvmlUtilization_t", new NvmlLibrary.NvmlUtilization()), 8),
         arguments(named("nvmlProcessInfo_v1_t", new NvmlLibrary.NvmlProcessInfoV1()), 16),
         arguments(named("nvmlProcessInfo_t", new NvmlLibrary.NvmlProcessInfo()), 24),
+        arguments(named("nvmlFieldValue_t", new NvmlLibrary.NvmlFieldValue()), 40),
         arguments(named("nvmlEventData_t", new NvmlLibrary.NvmlEventData()), 32));
   }
 

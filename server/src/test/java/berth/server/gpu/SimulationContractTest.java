@@ -52,6 +52,11 @@ class SimulationContractTest {
         named("sick from the beginning", NvmlStandIn.RICH + "  status 999\n"),
         named("topology", TOPOLOGY),
         named("topology with a lost GPU", TOPOLOGY.replace("  nvlink 0 2", "  status 16")),
+        named("reset required", NvmlStandIn.RICH + "  status 16\n"),
+        named(
+            "recovery actions",
+            "gpu GPU-a\n  recovery_action 0\ngpu GPU-b\n  recovery_action 4\ngpu GPU-c\n"
+                + "  recovery_action 9\ngpu GPU-d\n"),
         named("bus ids of older drivers", "gpu GPU-a\n  bus 0000:af:00.0\n"),
         named("comments and blank lines", "# one\n\n   \n\tgpu   GPU-a\n  # two\n  mig 1\n"),
         named("unordered processes", "gpu GPU-a\nprocess 9 1\nprocess 7 -\nprocess 8 0\n"),

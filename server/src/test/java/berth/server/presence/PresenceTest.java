@@ -4,16 +4,20 @@ import static berth.server.ShownMetrics.value;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
+import berth.command.Vitals;
 import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.gpu.GpuMonitor;
 import berth.server.reservation.Reservations;
-import berth.server.run.RunMessages;
+import berth.server.run.Disks;
+import berth.server.run.MountRules;
 import berth.server.run.Runs;
 import berth.server.run.Services;
+import berth.server.run.UidRange;
 import berth.server.run.process.ProcessRuntime;
+import berth.server.state.DurableFiles;
 import berth.v1.GpuState;
 import berth.v1.HeartbeatRequest;
 import berth.v1.HeartbeatResponse;
@@ -57,30 +61,38 @@ class PresenceTest {
         GpuMonitor.ofSimulation(
             folder.resolve("gpus.txt").toString(),
             "",
-            new GpuMonitor.Timing(
-                Duration.ofMillis(50), Duration.ofSeconds(60), Duration.ofSeconds(5)));
+            new GpuMonitor.Timing(Duration.ofMillis(50), Duration.ofSeconds(5)));
     gpus.awaitFirstSample(PATIENCE);
     Path state = folder.resolve("state");
+    Vitals vitals = new Vitals();
+    DurableFiles durable = new DurableFiles(vitals);
     reservations =
         Reservations.open(
-            new Reservations.Settings("gpu01", locks, state, "20000-20999", false), gpus, metrics);
-    runtime = new ProcessRuntime(id -> Runs.folder(state, id));
+            new Reservations.Settings("gpu01", locks, state, "20000-20999", false),
+            gpus,
+            durable,
+            vitals,
+            metrics);
+    runtime = new ProcessRuntime(id -> Runs.folder(state, id), true);
     runs =
         Runs.open(
             new Runs.Settings(
                 "gpu01",
                 state,
                 Services.none(),
-                List.of(),
+                MountRules.none(),
+                new UidRange(2_100_000_000, 2_100_009_999),
                 Duration.ofSeconds(10),
                 1 << 20,
                 Duration.ofDays(1),
                 1 << 20,
+                Disks.PLENTY,
                 false),
             reservations,
             gpus,
             runtime,
-            RunMessages::spec,
+            durable,
+            vitals,
             metrics);
   }
 
@@ -236,6 +248,22 @@ class PresenceTest {
   }
 
   @Test
+  void registersAsNewWhenARegistryDoesNotBelieveItsNumber() {
+    start(registry);
+    awaitRegistration(registry, 1);
+    await().atMost(PATIENCE).until(() -> !registry.heartbeats.isEmpty());
+    registry.refusal =
+        Optional.of(new BerthException(Reason.INVALID, "no registry has given the generation 7"));
+    registry.answer = HeartbeatResponse.newBuilder().setUnknown(true).build();
+    assertThat(awaitRegistration(registry, 2).getGeneration()).isEqualTo(7);
+
+    registry.refusal = Optional.empty();
+    registry.answer = HeartbeatResponse.newBuilder().setKnown(true).build();
+
+    assertThat(awaitRegistration(registry, 3).getGeneration()).isZero();
+  }
+
+  @Test
   void leavesWhenTheServerStops() {
     start(registry);
     awaitRegistration(registry, 1);
@@ -259,6 +287,7 @@ class PresenceTest {
             gpus,
             reservations,
             runs,
+            new Vitals(),
             metrics);
   }
 

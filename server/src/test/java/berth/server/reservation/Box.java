@@ -1,9 +1,11 @@
 package berth.server.reservation;
 
+import berth.command.Vitals;
 import berth.metrics.Metrics;
 import berth.rpc.BerthException;
 import berth.server.gpu.GpuMonitor;
 import berth.server.reservation.Reservation.Owner;
+import berth.server.state.DurableFiles;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
@@ -19,6 +21,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.Stream;
 
 /** A machine with simulated GPUs, its lock folder, and daemons on it. */
 final class Box implements AutoCloseable {
@@ -28,6 +31,8 @@ final class Box implements AutoCloseable {
   private final Path states;
   private final Path description;
   private final GpuMonitor gpus;
+  private final Vitals vitals = new Vitals();
+  private final DurableFiles durable = new DurableFiles(vitals);
   private Metrics metrics;
   private final List<Reservations> daemons = new ArrayList<>();
   private final AtomicInteger names = new AtomicInteger();
@@ -44,8 +49,7 @@ final class Box implements AutoCloseable {
         GpuMonitor.ofSimulation(
             this.description.toString(),
             "",
-            new GpuMonitor.Timing(
-                Duration.ofMillis(50), Duration.ofSeconds(60), Duration.ofSeconds(5)));
+            new GpuMonitor.Timing(Duration.ofMillis(50), Duration.ofSeconds(5)));
     try {
       gpus.awaitFirstSample(PATIENCE);
     } catch (InterruptedException e) {
@@ -89,12 +93,12 @@ final class Box implements AutoCloseable {
   }
 
   Reservations daemon(String name, String ports) {
+    return daemon(new Reservations.Settings(name, locks, states.resolve(name), ports, false));
+  }
+
+  Reservations daemon(Reservations.Settings settings) {
     metrics = new Metrics();
-    Reservations daemon =
-        Reservations.open(
-            new Reservations.Settings(name, locks, states.resolve(name), ports, false),
-            gpus,
-            metrics);
+    Reservations daemon = Reservations.open(settings, gpus, durable, vitals, metrics);
     daemons.add(daemon);
     return daemon;
   }
@@ -119,6 +123,24 @@ final class Box implements AutoCloseable {
   public void close() {
     daemons.forEach(Reservations::close);
     gpus.close();
+    durable.close();
+    ProcessHandle.current()
+        .children()
+        .filter(this::holdsALock)
+        .forEach(ProcessHandle::destroyForcibly);
+  }
+
+  private boolean holdsALock(ProcessHandle keeper) {
+    try (Stream<Path> open = Files.list(Path.of("/proc/" + keeper.pid() + "/fd"))) {
+      for (Path descriptor : open.toList()) {
+        if (Files.readSymbolicLink(descriptor).startsWith(locks)) {
+          return true;
+        }
+      }
+    } catch (IOException e) {
+      // It has ended meanwhile.
+    }
+    return false;
   }
 
   /** A request for so many GPUs that waits for ever and lives by renewals. */
@@ -147,6 +169,7 @@ final class Box implements AutoCloseable {
     private final CompletableFuture<Void> waiting = new CompletableFuture<>();
     private final CompletableFuture<Void> ended = new CompletableFuture<>();
     private final List<Integer> positions = new ArrayList<>();
+    private final List<String> reasons = new ArrayList<>();
     private Runnable leave = () -> {};
 
     static Outcome of(Reservations daemon, ReservationRequest request) {
@@ -156,9 +179,10 @@ final class Box implements AutoCloseable {
     }
 
     @Override
-    public void queued(int ahead) {
+    public void queued(int ahead, String because) {
       synchronized (positions) {
         positions.add(ahead);
+        reasons.add(because);
       }
       waiting.complete(null);
     }
@@ -200,6 +224,13 @@ final class Box implements AutoCloseable {
     List<Integer> positions() {
       synchronized (positions) {
         return List.copyOf(positions);
+      }
+    }
+
+    /** What was wrong with the server, each time it was told; empty for nothing. */
+    List<String> reasons() {
+      synchronized (positions) {
+        return List.copyOf(reasons);
       }
     }
 

@@ -3,7 +3,9 @@ package berth.server.reservation;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
+import berth.command.Vitals;
 import berth.server.reservation.Box.Outcome;
+import berth.server.state.DurableFiles;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -100,7 +102,8 @@ class KeeperTest {
   @Test
   void recordsThatWereNotFinishedAreRemoved() throws Exception {
     Path unfinished = Files.createFile(folder.resolve("r-1.new"));
-    try (ReservationStore store = new ReservationStore(folder)) {
+    try (DurableFiles files = new DurableFiles(new Vitals());
+        ReservationStore store = new ReservationStore(folder, files)) {
       assertThat(store.load()).isEmpty();
     }
     assertThat(unfinished).doesNotExist();

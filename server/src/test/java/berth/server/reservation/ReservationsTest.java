@@ -270,8 +270,10 @@ class ReservationsTest {
     Lifetime lifetime = new Lifetime.Lasting(Duration.ofMillis(500));
     Outcome outcome = Outcome.of(daemon, Box.request(GpuWish.of(1), NOT_AT_ALL, lifetime, ""));
     Reservation reservation = outcome.get();
-    // As good as a full disk.
-    Files.createDirectory(folder.resolve("states/d1/" + reservation.id() + ".new"));
+    // Worse than a full disk, on which a record can be replaced where it stands.
+    Path record = folder.resolve("states/d1/" + reservation.id() + ".reservation");
+    Files.delete(record);
+    Files.createDirectory(record);
 
     Reservation later = daemon.renew(reservation.id(), Optional.of(Duration.ofSeconds(2)));
     outcome.awaitEnd();
@@ -328,7 +330,7 @@ class ReservationsTest {
     box.describe(Box.gpus(4).replace("gpu GPU-0", "gpu GPU-0\n  status 15"));
 
     assertThat(indices(Outcome.of(daemon, askingNow(1)).get())).containsExactly(1);
-    assertThatThrownBy(() -> Outcome.of(daemon, asking(4)).get())
+    assertThatThrownBy(() -> Outcome.of(daemon, askingNow(4)).get())
         .hasMessageStartingWith("4 GPUs asked, 3 usable; GPU 0 is lost: ");
   }
 

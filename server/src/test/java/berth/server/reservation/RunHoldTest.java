@@ -79,8 +79,10 @@ class RunHoldTest {
   void aRunLetsGoAlsoWhileThatCannotBeWrittenDown() throws Exception {
     Outcome outcome = asking(new Lifetime.Lasting(Duration.ofMinutes(1)));
     RunHold hold = daemon.hold(outcome.get().id(), "run-a", () -> {});
-    // As good as a full disk.
-    Files.createDirectory(folder.resolve("states/d/" + outcome.get().id() + ".new"));
+    // Worse than a full disk, on which a record can be replaced where it stands.
+    Path record = folder.resolve("states/d/" + outcome.get().id() + ".reservation");
+    Files.delete(record);
+    Files.createDirectory(record);
 
     hold.release();
 

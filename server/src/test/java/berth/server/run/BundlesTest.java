@@ -9,6 +9,7 @@ import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.run.Bundles.Bundle;
 import berth.server.run.Bundles.Upload;
+import berth.server.state.SmallDisk;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -18,8 +19,12 @@ import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.attribute.FileTime;
+import java.time.Duration;
 import java.time.Instant;
 import java.util.Arrays;
+import java.util.List;
+import java.util.Optional;
+import java.util.Set;
 import java.util.stream.Stream;
 import java.util.zip.GZIPOutputStream;
 import org.apache.commons.compress.archivers.tar.TarArchiveEntry;
@@ -45,7 +50,7 @@ class BundlesTest {
   void openStore() {
     store = folder.resolve("bundles");
     work = folder.resolve("work");
-    bundles = new Bundles(store, MEBIBYTE, 4 * MEBIBYTE);
+    bundles = bundles(MEBIBYTE);
   }
 
   @Test
@@ -438,7 +443,7 @@ class BundlesTest {
       aborted.write(ByteBuffer.wrap(tar));
     }
     assertThat(store.toFile().list()).hasSize(2);
-    assertThat(new Bundles(store, 1, 1).has(digest)).isTrue();
+    assertThat(bundles(1).has(digest)).isTrue();
     assertThat(store.toFile().list()).containsExactly(digest);
     killed.close();
   }
@@ -465,9 +470,18 @@ class BundlesTest {
     bundles.has(digests[1]);
     bundles.unpack(digests[2], work);
     upload(new Tars().file("a3", "x").bytes());
-    bundles.deleteUnusedSince(now.minusSeconds(500));
+    new Retention(Duration.ofSeconds(500), Long.MAX_VALUE, bundles)
+        .clear(List.of(), Set.of(), now, run -> {});
     assertThat(store.toFile().list())
         .containsExactlyInAnyOrder(digests[1], digests[2], digests[3], "README");
+  }
+
+  private Bundles bundles(long packed) {
+    return new Bundles(
+        store,
+        new Bundles.Limits(packed, 4 * packed, Long.MAX_VALUE),
+        Disks.roomy(folder),
+        Disks.durable());
   }
 
   @Test
@@ -496,6 +510,95 @@ class BundlesTest {
     Files.write(store.resolve(digest), new Tars().file("../b", "x").bytes());
     assertThatThrownBy(() -> bundles.unpack(digest, work)).isInstanceOf(BerthException.class);
     assertThat(folder.resolve("b")).doesNotExist();
+  }
+
+  @Test
+  void aBundleThatIsDamagedIsSetAsideAndCanBeUploadedAgain() throws IOException {
+    byte[] packed = new Tars().file("a", "x".repeat(5000)).bytes();
+    String digest = upload(packed).digest();
+    String other = upload(new Tars().file("b", "y").bytes()).digest();
+    Path file = store.resolve(digest);
+    for (byte[] damaged : RunStoreTest.damages(packed)) {
+      Files.write(file, damaged);
+
+      // Also by a server that finds it so.
+      bundles = bundles(MEBIBYTE);
+      assertThatThrownBy(() -> bundles.unpack(digest, work)).isInstanceOf(BerthException.class);
+
+      assertThat(bundles.has(digest)).isFalse();
+      assertThat(store.toFile().list())
+          .anyMatch(name -> name.startsWith("damaged-") && name.endsWith(digest));
+      bundles.unpack(other, folder.resolve("other"));
+      WorkFiles.delete(work);
+      upload(packed);
+      bundles.unpack(digest, work);
+      WorkFiles.delete(work);
+    }
+  }
+
+  @Test
+  void whatAQueuedRunNeedsIsKeptHoweverLongItWaits() throws IOException {
+    String needed = upload(new Tars().file("a", "x").bytes()).digest();
+    String old = upload(new Tars().file("b", "x").bytes()).digest();
+
+    new Retention(Duration.ofSeconds(1), 1, bundles)
+        .clear(List.of(), Set.of(needed), Instant.now().plusSeconds(10_000), run -> {});
+
+    assertThat(bundles.has(needed)).isTrue();
+    assertThat(bundles.has(old)).isFalse();
+  }
+
+  @Test
+  void unpackingStopsBeforeTheDiskIsFull() throws IOException {
+    // Each fits on the disk, but not beside what is to be left of it.
+    byte[] large = Tars.gzip(new Tars().file("zeros", "0".repeat(48 << 20)).bytes());
+    Tars many = new Tars();
+    for (int i = 0; i < 12_000; i++) {
+      many.file("f" + i, "x");
+    }
+    Files.createDirectory(work);
+    try (SmallDisk disk = new SmallDisk(work, 64)) {
+      bundles =
+          new Bundles(
+              store,
+              new Bundles.Limits(64 * MEBIBYTE, 256 * MEBIBYTE, Long.MAX_VALUE),
+              new StateDisk("gpu01", work, Optional.of(40 * MEBIBYTE)),
+              Disks.durable());
+      for (byte[] packed : List.of(large, Tars.gzip(many.bytes()))) {
+        String digest = upload(packed).digest();
+        Path into = work.resolve(digest);
+
+        assertThatThrownBy(() -> bundles.unpack(digest, into))
+            .hasMessageStartingWith("the unpacking of a bundle is refused: gpu01 has ")
+            .extracting("reason")
+            .isEqualTo(Reason.UNAVAILABLE);
+
+        // What it writes between two looks, and a little.
+        assertThat(disk.room()).isGreaterThan((40 - 16 - 1) * MEBIBYTE);
+        assertThat(bundles.has(digest)).as("is as good as before").isTrue();
+        WorkFiles.delete(into);
+      }
+    }
+  }
+
+  @Test
+  void allBundlesTogetherHaveALimit() {
+    byte[] first = new Tars().file("a", "x".repeat(50_000)).bytes();
+    bundles =
+        new Bundles(
+            store,
+            new Bundles.Limits(MEBIBYTE, MEBIBYTE, first.length - 1),
+            Disks.roomy(folder),
+            Disks.durable());
+    upload(first);
+
+    assertThatThrownBy(() -> upload(new Tars().file("b", "x").bytes()))
+        .hasMessage(
+            "an upload is refused: the bundles on this server have "
+                + first.length
+                + " bytes, "
+                + (first.length - 1)
+                + " are allowed (--keep-bytes); old ones are deleted when nobody needs them");
   }
 
   private Bundle upload(byte[] packed) {

@@ -3,6 +3,7 @@ package berth.server.run;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import berth.rpc.Reason;
 import berth.server.reservation.Reservation.HeldGpu;
 import berth.v1.Limits;
 import berth.v1.RunCodeRequest;
@@ -19,6 +20,8 @@ import java.util.Optional;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /** What is started for which request. */
 class LaunchPlannerTest {
@@ -33,7 +36,7 @@ class LaunchPlannerTest {
             """
             services:
               tensorflow:
-                image: berth/tensorflow:2.21
+                image: berth.invalid/tensorflow:2.21
                 aliases: [tensorflow-2.21]
                 interpreter: [python3, -u]
                 env: {TF_CPP_MIN_LOG_LEVEL: "1", MODE: gpu}
@@ -42,7 +45,12 @@ class LaunchPlannerTest {
                 ulimits: {memlock: -1}
             """);
     planner =
-        new LaunchPlanner("gpu01", Services.load(services), MountRules.parse(List.of()), bundles());
+        new LaunchPlanner(
+            "gpu01",
+            Services.load(services),
+            MountRules.none(),
+            new UidRange(5000, 5999),
+            bundles());
   }
 
   @Test
@@ -56,7 +64,7 @@ class LaunchPlannerTest {
                 .putEnv("MODE", "test")
                 .setLimits(Limits.newBuilder().setMemoryBytes(64 << 20)));
 
-    assertThat(launch.image()).contains("berth/tensorflow:2.21");
+    assertThat(launch.image()).contains("berth.invalid/tensorflow:2.21");
     assertThat(launch.command()).containsExactly("python3", "-u", "./train.py", "--epochs=3");
     assertThat(launch.env())
         .containsEntry("TF_CPP_MIN_LOG_LEVEL", "1")
@@ -66,6 +74,21 @@ class LaunchPlannerTest {
     assertThat(launch.limits().memory()).hasValue(64 << 20);
     assertThat(launch.limits().sharedMemory()).hasValue(1 << 30);
     assertThat(launch.ulimits()).isEqualTo(Map.of("memlock", -1L));
+  }
+
+  @Test
+  void whatWasBuiltHereIsNeverFetchedFromARegistry() {
+    for (String name :
+        List.of("berth.invalid/tensorflow:2.21", "Other.Invalid:5000/x:1", "a.invalid/b/c:1")) {
+      assertThat(plan(RunCodeRequest.newBuilder().setImage(name).addCommand("x")).fetched())
+          .as(name)
+          .isFalse();
+    }
+    for (String name : List.of("busybox:1.35", "invalid/x:1", "ghcr.io/x.invalid/y:1")) {
+      assertThat(plan(RunCodeRequest.newBuilder().setImage(name).addCommand("x")).fetched())
+          .as(name)
+          .isTrue();
+    }
   }
 
   @Test
@@ -87,6 +110,32 @@ class LaunchPlannerTest {
     String digest = "0".repeat(64);
     assertThatThrownBy(() -> plan(RunCodeRequest.newBuilder().setImage("a:1").setBundle(digest)))
         .hasMessage("there is no bundle " + digest + " on gpu01; upload it first");
+  }
+
+  @ParameterizedTest
+  @CsvSource({"5000,5000", "5999,1000", "1000,5999", "0,5500", "5500,0"})
+  void noProgramIsASupervisorsUserOrInItsGroup(int uid, int gid) {
+    assertThatThrownBy(() -> plan(asUser(uid, gid)))
+        .hasMessage(
+            "user "
+                + uid
+                + ":"
+                + gid
+                + " asked, but users and groups from 5000 to 5999 are those of the supervisors of"
+                + " clusters (--supervisor-uids)")
+        .extracting("reason")
+        .isEqualTo(Reason.DENIED);
+  }
+
+  @Test
+  void usersBesideThoseOfTheSupervisorsAreTaken() {
+    assertThat(plan(asUser(4999, 6000)).user()).contains(new RunSpec.User(4999, 6000));
+  }
+
+  private static RunCodeRequest.Builder asUser(int uid, int gid) {
+    return RunCodeRequest.newBuilder()
+        .setImage("a:1")
+        .setUser(UserId.newBuilder().setUid(uid).setGid(gid));
   }
 
   @Test
@@ -125,6 +174,30 @@ class LaunchPlannerTest {
   }
 
   @Test
+  void nothingIsLeftOfABundleThatCannotBeUnpacked() throws IOException {
+    byte[] tar = new Tars().file("a", "a").file("b/c", "c").bytes();
+    try (Bundles.Upload upload = bundles().begin(Tars.sha256(tar))) {
+      upload.write(ByteBuffer.wrap(tar));
+      upload.finish();
+    }
+    Path work = Files.createDirectories(folder.resolve("run-a/work"));
+    Files.writeString(work.resolve("b"), "in the way");
+
+    assertThatThrownBy(
+            () ->
+                planner.bringCode(
+                    new RunFolder(folder.resolve("run-a")),
+                    RunMessages.spec(
+                        RunCodeRequest.newBuilder()
+                            .setImage("a:1")
+                            .setBundle(Tars.sha256(tar))
+                            .build())))
+        .hasMessageContaining("is in the way of a folder");
+
+    assertThat(work).doesNotExist();
+  }
+
+  @Test
   void inAContainerGpusAreCountedFromZeroAndOnTheHostNot() {
     List<HeldGpu> gpus = List.of(new HeldGpu(1, "GPU-b"), new HeldGpu(3, "GPU-d"));
 
@@ -147,7 +220,11 @@ class LaunchPlannerTest {
   }
 
   private Bundles bundles() {
-    return new Bundles(folder.resolve("bundles"), 1 << 20, 1 << 20);
+    return new Bundles(
+        folder.resolve("bundles"),
+        new Bundles.Limits(1 << 20, 1 << 20, 1 << 30),
+        Disks.roomy(folder),
+        Disks.durable());
   }
 
   private static RunCodeRequest.Builder source(String content) {

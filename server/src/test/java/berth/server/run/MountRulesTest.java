@@ -7,6 +7,7 @@ import berth.rpc.Reason;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -27,7 +28,7 @@ class MountRulesTest {
     data = Files.createDirectories(root.resolve("data/sets")).getParent();
     scratch = Files.createDirectories(root.resolve("scratch/me")).getParent();
     Files.createDirectory(root.resolve("secret"));
-    rules = MountRules.parse(List.of(data + ":ro", scratch.toString()));
+    rules = parse(List.of(data + ":ro", scratch.toString()));
   }
 
   @Test
@@ -36,8 +37,8 @@ class MountRulesTest {
     assertThat(rules.check(data.resolve("sets"), true)).isEqualTo(data.resolve("sets"));
     assertThat(rules.check(scratch.resolve("me"), true)).isEqualTo(scratch.resolve("me"));
     assertThat(rules.check(scratch.resolve("me"), false)).isEqualTo(scratch.resolve("me"));
-    assertThat(MountRules.parse(List.of("/:rw")).check(data, false)).isEqualTo(data);
-    assertThat(MountRules.parse(List.of(data + ":rw")).check(data, false)).isEqualTo(data);
+    assertThat(parse(List.of("/:rw")).check(data, false)).isEqualTo(data);
+    assertThat(parse(List.of(data + ":rw")).check(data, false)).isEqualTo(data);
   }
 
   @Test
@@ -52,7 +53,7 @@ class MountRulesTest {
           .extracting("reason")
           .isEqualTo(Reason.DENIED);
     }
-    assertThatThrownBy(() -> MountRules.parse(List.of()).check(data, true))
+    assertThatThrownBy(() -> parse(List.of()).check(data, true))
         .hasMessage("mount of " + data + " asked, the administrator allows none");
   }
 
@@ -77,15 +78,14 @@ class MountRulesTest {
         .extracting("reason")
         .isEqualTo(Reason.DENIED);
     Path alias = Files.createSymbolicLink(root.resolve("alias"), scratch);
-    assertThat(MountRules.parse(List.of(alias.toString())).check(alias.resolve("me"), false))
+    assertThat(parse(List.of(alias.toString())).check(alias.resolve("me"), false))
         .isEqualTo(scratch.resolve("me"));
-    assertThatThrownBy(
-            () -> MountRules.parse(List.of(alias + "")).check(alias.resolve("missing"), true))
+    assertThatThrownBy(() -> parse(List.of(alias + "")).check(alias.resolve("missing"), true))
         .hasMessageContaining("there is no such folder");
     // Two names of one folder: the stricter rule counts, in whichever order they stand.
     for (List<String> both :
         List.of(List.of(alias + ":ro", scratch + ""), List.of(scratch + ":ro", alias + ""))) {
-      assertThatThrownBy(() -> MountRules.parse(both).check(alias, false))
+      assertThatThrownBy(() -> parse(both).check(alias, false))
           .extracting("reason")
           .isEqualTo(Reason.DENIED);
     }
@@ -93,9 +93,9 @@ class MountRulesTest {
 
   @Test
   void letsTheMostSpecificRuleDecide() {
-    MountRules open = MountRules.parse(List.of(data + ":ro", data.resolve("sets") + ":rw"));
+    MountRules open = parse(List.of(data + ":ro", data.resolve("sets") + ":rw"));
     assertThat(open.check(data.resolve("sets"), false)).isEqualTo(data.resolve("sets"));
-    MountRules closed = MountRules.parse(List.of(data + ":rw", data.resolve("sets") + ":ro"));
+    MountRules closed = parse(List.of(data + ":rw", data.resolve("sets") + ":ro"));
     assertThatThrownBy(() -> closed.check(data.resolve("sets"), false))
         .extracting("reason")
         .isEqualTo(Reason.DENIED);
@@ -105,7 +105,7 @@ class MountRulesTest {
   @Test
   void deniesWritingToAFolderAroundOneThatMayOnlyBeRead() {
     Path sets = data.resolve("sets");
-    MountRules closed = MountRules.parse(List.of(data + ":rw", sets + ":ro"));
+    MountRules closed = parse(List.of(data + ":rw", sets + ":ro"));
     assertThat(closed.check(data, true)).isEqualTo(data);
     assertThatThrownBy(() -> closed.check(data, false))
         .hasMessage(
@@ -134,7 +134,7 @@ class MountRulesTest {
   @Test
   void knowsRulesForFoldersThatAreNotThereYet() throws IOException {
     Path later = root.resolve("later");
-    MountRules known = MountRules.parse(List.of(later.toString()));
+    MountRules known = parse(List.of(later.toString()));
     assertThatThrownBy(() -> known.check(data, true)).extracting("reason").isEqualTo(Reason.DENIED);
     Files.createDirectory(later);
     assertThat(known.check(later, false)).isEqualTo(later);
@@ -143,7 +143,7 @@ class MountRulesTest {
   @ParameterizedTest
   @ValueSource(strings = {"", "data", ":ro", "/data:r", "/a:b:ro", "~/x"})
   void refusesRulesThatAreNone(String entry) {
-    assertThatThrownBy(() -> MountRules.parse(List.of(entry)))
+    assertThatThrownBy(() -> parse(List.of(entry)))
         .hasMessage(
             "'" + entry + "' is not an absolute folder for mounts such as /data or /data:ro")
         .extracting("reason")
@@ -152,7 +152,116 @@ class MountRulesTest {
 
   @Test
   void refusesTwoRulesForOneFolder() {
-    assertThatThrownBy(() -> MountRules.parse(List.of("/data:ro", "/data/")))
+    assertThatThrownBy(() -> parse(List.of("/data:ro", "/data/")))
         .hasMessage("the folder /data for mounts is given twice");
+  }
+
+  @Test
+  void refusesRulesThatExposeWhatMakesAnyoneRoot() throws IOException {
+    Path state = Files.createDirectories(root.resolve("lib/berth/gpu01"));
+    Path locks = Files.createDirectories(root.resolve("tmp"));
+    Path engine = Files.createDirectories(root.resolve("disk/docker"));
+    Path alias = Files.createSymbolicLink(root.resolve("alias"), root.resolve("lib"));
+    var closed = new ClosedFolders(state, locks, () -> List.of(engine));
+    for (Path exposing :
+        List.of(
+            Path.of("/"),
+            root,
+            state,
+            state.getParent(),
+            state.resolve("runs"),
+            alias,
+            alias.resolve("berth/gpu01/runs"),
+            locks,
+            engine,
+            engine.getParent(),
+            engine.resolve("overlay2"),
+            Path.of("/var/lib/docker"),
+            Path.of("/var/lib"),
+            Path.of("/run"),
+            Path.of("/run/user"),
+            Path.of("/var/run/docker"),
+            Path.of("/etc"),
+            Path.of("/etc/berth"))) {
+      assertThatThrownBy(() -> MountRules.parse(List.of(exposing + ":ro"), closed))
+          .as("%s", exposing)
+          .hasMessageStartingWith(
+              "--allow-mount " + exposing + ":ro is refused: it would give runs ")
+          .extracting("reason")
+          .isEqualTo(Reason.INVALID);
+    }
+    assertThatThrownBy(() -> MountRules.parse(List.of(state.getParent().toString()), closed))
+        .hasMessageEndingWith("it would give runs the state folder (" + state + ")");
+    Path inTmp = Files.createDirectories(locks.resolve("scratch"));
+    MountRules rules = MountRules.parse(List.of(inTmp.toString(), data.toString()), closed);
+    assertThat(rules.check(inTmp, false)).isEqualTo(inTmp);
+  }
+
+  @Test
+  void whatIsClosedIsSoAlsoIfItComesLater() throws IOException {
+    Path engine = root.resolve("later/docker");
+    List<Path> closed = new ArrayList<>();
+    MountRules rules =
+        MountRules.parse(
+            List.of(root.resolve("later").toString()),
+            new ClosedFolders(root.resolve("lib"), root.resolve("tmp"), () -> closed));
+    Files.createDirectories(engine);
+    assertThat(rules.check(engine, true)).isEqualTo(engine);
+    closed.add(engine);
+    assertThatThrownBy(() -> rules.check(engine, true))
+        .hasMessageContaining("which would expose the container engine's files (" + engine + ")")
+        .extracting("reason")
+        .isEqualTo(Reason.DENIED);
+  }
+
+  @Test
+  void berthdsOwnProgramsMayBeReadAndNotWrittenTo() {
+    Path java = Path.of(System.getProperty("java.home"));
+    var closed = new ClosedFolders(root.resolve("lib"), root.resolve("tmp"), List::of);
+    assertThatThrownBy(() -> MountRules.parse(List.of(java + ":rw"), closed))
+        .hasMessageEndingWith("it would give runs what berthd runs (" + java + ")");
+    MountRules.parse(List.of(java + ":ro"), closed);
+  }
+
+  /** A program that may write to the folder around can replace it. */
+  @Test
+  void aLinkInPlaceOfTheFolderOfARuleMovesNoRule() throws IOException {
+    Path fast = Files.createDirectory(scratch.resolve("fast"));
+    Path secret = root.resolve("secret");
+    MountRules both = parse(List.of(scratch.toString(), fast.toString()));
+    assertThat(both.check(fast, false)).isEqualTo(fast);
+    Files.move(fast, scratch.resolve("aside"));
+    Files.createSymbolicLink(fast, secret);
+    assertThatThrownBy(() -> both.check(fast, false)).extracting("reason").isEqualTo(Reason.DENIED);
+    assertThatThrownBy(() -> both.check(secret, true))
+        .extracting("reason")
+        .isEqualTo(Reason.DENIED);
+
+    Path missing = scratch.resolve("datasets");
+    MountRules later = parse(List.of(scratch.toString(), missing + ":ro"));
+    Files.createSymbolicLink(missing, secret);
+    assertThatThrownBy(() -> later.check(missing, true))
+        .extracting("reason")
+        .isEqualTo(Reason.DENIED);
+    // Who could write around it could put something in its place.
+    assertThatThrownBy(() -> later.check(scratch, false))
+        .hasMessageContaining("to write to, with " + missing + " inside");
+  }
+
+  /** The name ended the path for the engine, and began a second one. */
+  @Test
+  void aRealPathWithAColonOrControlCharactersIsRefused() throws IOException {
+    for (String name : List.of("x:", "a\nb", "a\u202eb")) {
+      Path odd = Files.createDirectories(scratch.resolve(name).resolve("host"));
+      Path link = Files.createSymbolicLink(scratch.resolve("z" + name.length()), odd);
+      assertThatThrownBy(() -> rules.check(link, false))
+          .hasMessage(
+              "mount of %s asked, which leads to a path with ':' or control characters", link);
+      Files.delete(link);
+    }
+  }
+
+  private static MountRules parse(List<String> entries) {
+    return MountRules.parse(entries, new ClosedFolders());
   }
 }

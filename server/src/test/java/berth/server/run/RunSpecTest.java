@@ -11,6 +11,7 @@ import berth.v1.Limits;
 import berth.v1.Mount;
 import berth.v1.RunCodeRequest;
 import berth.v1.Source;
+import berth.v1.UserId;
 import berth.v1.WarningSignal;
 import com.google.protobuf.ByteString;
 import com.google.protobuf.Duration;
@@ -52,6 +53,9 @@ class RunSpecTest {
             r -> r.setSource(Source.newBuilder().setFileName("../x")),
             "'../x' is not the name of a file without folders"),
         mistake(
+            r -> r.setSource(Source.newBuilder().setFileName("é".repeat(128))),
+            "'" + "é".repeat(128) + "' is not the name of a file without folders"),
+        mistake(
             r ->
                 r.setSource(
                     Source.newBuilder()
@@ -61,6 +65,18 @@ class RunSpecTest {
         mistake(
             r -> r.setWorkingDir("/a/../b"),
             "working folder '/a/../b' is not an absolute path without '..'"),
+        mistake(
+            r -> r.setUser(UserId.newBuilder().setUid(-1).setGid(5)),
+            "user 4294967295:5 asked; user and group must be from 0 to 2147483647"),
+        mistake(
+            r -> r.setUser(UserId.newBuilder().setUid(5).setGid(Integer.MIN_VALUE)),
+            "user 5:2147483648 asked; user and group must be from 0 to 2147483647"),
+        mistake(r -> r.addMounts(mount("//proc")), "nothing can be mounted at /proc"),
+        mistake(r -> r.addMounts(mount("/./berth/mark")), "nothing can be mounted at /berth/mark"),
+        mistake(r -> r.addMounts(mount("//")), "nothing can be mounted at /"),
+        mistake(
+            r -> r.addMounts(mount("/./work//")),
+            "nothing can be mounted at /work, where the code is"),
         mistake(r -> r.addOutputs("../x"), "output '../x' is not a path below /work"),
         mistake(r -> r.addOutputs("/etc"), "output '/etc' is not a path below /work"),
         file("", "file '' is not a path below /work"),
@@ -178,7 +194,7 @@ class RunSpecTest {
   }
 
   @Test
-  void idleGpusMayBeThoseOfTheRunOrOfItsReservation() {
+  void idleGpusMayBeThoseOfTheRunOrOfItsReservation() throws Exception {
     Limits limits = Limits.newBuilder().setIdle(idle(100, 1)).build();
     RunSpec own =
         spec(request -> request.setGpus(GpuRequest.newBuilder().setCount(1)).setLimits(limits));
@@ -190,7 +206,7 @@ class RunSpecTest {
   }
 
   @Test
-  void whatIsStoredIsReadAgainAsItWas() {
+  void whatIsStoredIsReadAgainAsItWas() throws Exception {
     RunCodeRequest request =
         RunCodeRequest.newBuilder()
             .setGpus(GpuRequest.newBuilder().setCount(1))
@@ -200,11 +216,16 @@ class RunSpecTest {
             .putEnv("A", "b")
             .setDetached(true)
             .build();
-    assertThat(RunMessages.spec(request.toByteArray())).isEqualTo(RunMessages.spec(request));
+    assertThat(RunMessages.spec(RunCodeRequest.parseFrom(request.toByteArray())))
+        .isEqualTo(RunMessages.spec(request));
   }
 
   private static Arguments mistake(Consumer<RunCodeRequest.Builder> change, String message) {
     return Arguments.of(change, message);
+  }
+
+  private static Mount mount(String target) {
+    return Mount.newBuilder().setSource("/data").setTarget(target).build();
   }
 
   private static Arguments file(String name, String message) {

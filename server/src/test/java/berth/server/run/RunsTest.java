@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
+import berth.command.Vitals;
 import berth.metrics.Metrics;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
@@ -18,10 +19,14 @@ import berth.server.run.process.ProcessRuntime;
 import berth.v1.GpuRequest;
 import berth.v1.IdleLimit;
 import berth.v1.Limits;
+import berth.v1.ListRunsRequest;
+import berth.v1.ListRunsResponse;
 import berth.v1.RunCodeRequest;
 import berth.v1.RunEvent;
 import berth.v1.RunEvent.EventCase;
+import berth.v1.RunSelection;
 import berth.v1.Source;
+import berth.v1.UserId;
 import berth.v1.WaitTime;
 import com.google.protobuf.ByteString;
 import java.io.IOException;
@@ -29,10 +34,16 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Optional;
 import java.util.OptionalLong;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
 import org.junit.jupiter.api.AfterEach;
@@ -50,6 +61,9 @@ class RunsTest {
   private Reservations reservations;
   private Runs runs;
   private Metrics metrics;
+  private Runs.Storage storage = Disks.PLENTY;
+  private final Disks.Fillable durable = new Disks.Fillable();
+  private volatile boolean outOfThreads;
 
   @BeforeEach
   void open() throws Exception {
@@ -59,8 +73,7 @@ class RunsTest {
         GpuMonitor.ofSimulation(
             folder.resolve("gpus.txt").toString(),
             "",
-            new GpuMonitor.Timing(
-                Duration.ofMillis(50), Duration.ofSeconds(60), Duration.ofSeconds(5)));
+            new GpuMonitor.Timing(Duration.ofMillis(50), Duration.ofSeconds(5)));
     gpus.awaitFirstSample(PATIENCE);
     start();
   }
@@ -108,8 +121,7 @@ class RunsTest {
         request("cat conf/secret; cd /; cat $BERTH_WORK/conf/secret", true).toBuilder()
             .putFiles("conf/secret", ByteString.copyFromUtf8("xyz\n"))
             .build();
-    Run second = runs.submit(RunMessages.spec(request), request.toByteArray());
-    second.start();
+    Run second = runs.submit(request).run();
     await().atMost(PATIENCE).until(() -> second.view().ahead().isPresent());
 
     stop();
@@ -135,8 +147,7 @@ class RunsTest {
                     .addInterpreter("sh"))
             .putFiles("file", ByteString.copyFromUtf8("xyz\n"))
             .build();
-    Run run = runs.submit(RunMessages.spec(request), request.toByteArray());
-    run.start();
+    Run run = runs.submit(request).run();
     end(run);
     assertThat(output(run)).isEqualTo("xyz\n");
     assertNoContent(run.spec());
@@ -191,9 +202,9 @@ class RunsTest {
 
   @Test
   void aRunThatIsNotDetachedEndsWithItsCaller() {
-    Run run = runs.submit(spec("sleep 100", false), request("sleep 100", false).toByteArray());
-    Runnable gone = run.hold();
-    run.start();
+    Runs.Submitted submitted = runs.submit(request("sleep 100", false));
+    Run run = submitted.run();
+    Runnable gone = submitted.unhold();
     awaitPhase(run, Phase.RUNNING);
     // Back in time.
     gone.run();
@@ -220,8 +231,7 @@ class RunsTest {
                             .setBelowPercent(5)
                             .setTime(com.google.protobuf.Duration.newBuilder().setSeconds(1))))
             .build();
-    Run run = runs.submit(RunMessages.spec(request), request.toByteArray());
-    run.start();
+    Run run = runs.submit(request).run();
     awaitPhase(run, Phase.RUNNING);
 
     stop();
@@ -242,18 +252,17 @@ class RunsTest {
     Run run = submit("echo started >>" + starts + "; exec sleep 1000");
     await().atMost(PATIENCE).until(() -> Files.exists(starts));
     awaitPhase(run, Phase.RUNNING);
-    // As good as a full disk.
-    Path obstacle = Files.createDirectory(run.folder().path().resolve("state.new"));
+    durable.full = true;
 
     runs.cancel(run.id(), ADA, false);
     assertThat(end(run).reason()).isEqualTo(ExitReason.CANCELLED);
-    assertThat(end(submit("echo next")).reason()).isEqualTo(ExitReason.FINISHED);
 
     stop();
     start();
     Run again = runs.find(run.id());
     assertThat(end(again).exitCode()).isEqualTo(143);
-    Files.delete(obstacle);
+    durable.full = false;
+    assertThat(end(submit("echo next")).reason()).isEqualTo(ExitReason.FINISHED);
     await().atMost(PATIENCE).until(() -> !Files.exists(run.folder().io()));
 
     stop();
@@ -367,16 +376,82 @@ class RunsTest {
   @Test
   void aRetryOfARequestIsTheSameRun() {
     RunCodeRequest request = request("true", true).toBuilder().setRequestId("mine").build();
-    Run first = runs.submit(RunMessages.spec(request), request.toByteArray());
-    first.start();
+    Run first = runs.submit(request).run();
 
-    assertThat(runs.submit(RunMessages.spec(request), request.toByteArray())).isSameAs(first);
+    assertThat(runs.submit(request).run()).isSameAs(first);
     // By it a caller who heard nothing finds out whether there is such a run.
     assertThat(new RunMessages("gpu01").run(first).getRequest().getRequestId())
         .isEqualTo(request.getRequestId())
         .isNotEmpty();
     end(first);
-    assertThat(runs.submit(RunMessages.spec(request), request.toByteArray())).isSameAs(first);
+    assertThat(runs.submit(request).run()).isSameAs(first);
+  }
+
+  @Test
+  void whatWasAcceptedIsCarriedOutWhenThereAreThreadsAgain() {
+    RunCodeRequest request =
+        request("echo done", true).toBuilder().clearGpus().setRequestId("mine").build();
+    outOfThreads = true;
+    Run run = runs.submit(request).run();
+    assertThat(run.view().waitingBecause()).isEqualTo("the server cannot start a thread");
+    assertThat(runs.submit(request).run()).isSameAs(run);
+
+    outOfThreads = false;
+
+    assertThat(end(run).reason()).isEqualTo(ExitReason.FINISHED);
+    assertThat(output(run)).isEqualTo("done\n");
+    assertThat(run.view().waitingBecause()).isEmpty();
+  }
+
+  @Test
+  void whoGetsGpusIsCarriedOutWhenThereAreThreadsAgain() {
+    Run first = submit("sleep 100");
+    awaitPhase(first, Phase.RUNNING);
+    Run second = submit("echo second on $NV_GPU");
+    Run third = submit("echo third");
+    await().atMost(PATIENCE).until(() -> third.view().ahead().isPresent());
+    outOfThreads = true;
+    runs.cancel(first.id(), ADA, true);
+    await().atMost(PATIENCE).until(() -> !second.view().waitingBecause().isEmpty());
+    runs.cancel(third.id(), ADA, false);
+
+    outOfThreads = false;
+
+    assertThat(end(second).reason()).isEqualTo(ExitReason.FINISHED);
+    assertThat(output(second)).isEqualTo("second on 0\n");
+    assertThat(end(third).reason()).isEqualTo(ExitReason.CANCELLED);
+    assertThat(reservations.overview().reservations()).isEmpty();
+  }
+
+  @Test
+  void aRestartCarriesOutWhatFoundNoThread() {
+    outOfThreads = true;
+    Runs.Submitted submitted = runs.submit(request("echo done", true));
+    Run cancelled = submit("echo never");
+    runs.cancel(cancelled.id(), ADA, false);
+    stop();
+    outOfThreads = false;
+
+    start();
+
+    Run again = runs.find(submitted.run().id());
+    assertThat(end(again).reason()).isEqualTo(ExitReason.FINISHED);
+    assertThat(output(again)).isEqualTo("done\n");
+    assertThat(end(runs.find(cancelled.id())).reason()).isEqualTo(ExitReason.CANCELLED);
+  }
+
+  @Test
+  void aCallerIsNotToldOfAFailureAndTheRunCarriedOutAllTheSame() {
+    durable.failsAfterWriting = true;
+    assertThatThrownBy(() -> submit("true")).hasMessage("the virtual machine failed");
+    durable.failsAfterWriting = false;
+    assertThat(folder.resolve("state/runs")).isEmptyDirectory();
+
+    stop();
+    start();
+
+    assertThat(runs.all()).isEmpty();
+    assertThat(end(submit("true")).reason()).isEqualTo(ExitReason.FINISHED);
   }
 
   @Test
@@ -384,7 +459,7 @@ class RunsTest {
     RunCodeRequest request =
         request("true", true).toBuilder().setGpus(GpuRequest.newBuilder().setCount(5)).build();
 
-    assertThatThrownBy(() -> runs.submit(RunMessages.spec(request), request.toByteArray()))
+    assertThatThrownBy(() -> runs.submit(request).run())
         .hasMessage("5 GPUs asked, this server has 1");
     try (var left = Files.list(folder.resolve("state/runs"))) {
       assertThat(left).isEmpty();
@@ -455,6 +530,332 @@ class RunsTest {
         .isBetween(1.0, value(metrics, "berth_state_disk_size_bytes"));
   }
 
+  @Test
+  void whoWaitsDoesSoInTheOldOrderAfterARestartAndWithoutThreads() {
+    Run first = submit("sleep 100");
+    awaitPhase(first, Phase.RUNNING);
+    List<String> waiting = new ArrayList<>();
+    for (int i = 0; i < 30; i++) {
+      waiting.add(runs.submit(named("waiting " + i)).run().spec().name());
+    }
+
+    for (int restart = 0; restart < 3; restart++) {
+      stop();
+      start();
+      assertThat(reservations.overview().waiting())
+          .extracting(place -> place.request().purpose())
+          .isEqualTo(waiting);
+    }
+    assertThat(Thread.getAllStackTraces().keySet())
+        .filteredOn(thread -> thread.isAlive() && thread.getName().startsWith("run-run-"))
+        .hasSize(1);
+  }
+
+  private static RunCodeRequest named(String name) {
+    return request("true", true).toBuilder().setName(name).build();
+  }
+
+  @Test
+  void whoWasAcceptedIsNotRefusedBecauseTheDriverComesLate() throws IOException {
+    Run first = submit("sleep 100");
+    awaitPhase(first, Phase.RUNNING);
+    Run second = submit("echo second");
+    stop();
+    Files.delete(folder.resolve("gpus.txt"));
+    await().atMost(PATIENCE).until(() -> gpus.newest().problem().isPresent());
+
+    start();
+
+    Run again = runs.find(second.id());
+    assertThat(again.view().record().phase()).isEqualTo(Phase.QUEUED);
+    runs.cancel(first.id(), ADA, true);
+    describe("  processes\n");
+    assertThat(end(again).reason()).isEqualTo(ExitReason.FINISHED);
+  }
+
+  @Test
+  void aProgramWhoseRecordIsDamagedGoesOnAndIsStartedOnce() throws IOException {
+    Path gate = folder.resolve("gate");
+    Path starts = folder.resolve("starts");
+    Run run =
+        submit("echo x >>" + starts + "; while [ ! -e " + gate + " ]; do sleep 0.05; done; exit 3");
+    awaitPhase(run, Phase.RUNNING);
+    stop();
+    Files.write(run.folder().state(), new byte[0]);
+
+    start();
+
+    touch(gate);
+    assertThat(end(runs.find(run.id())).exitCode()).isEqualTo(3);
+    assertThat(starts).hasContent("x");
+    stop();
+    start();
+    assertThat(end(runs.find(run.id())).exitCode()).isEqualTo(3);
+  }
+
+  @Test
+  void whatMayHaveBeenStartedIsNotStartedAgain() throws IOException {
+    Run first = submit("sleep 100");
+    awaitPhase(first, Phase.RUNNING);
+    Path starts = folder.resolve("starts");
+    Run second = submit("echo x >>" + starts);
+    stop();
+    Files.write(second.folder().state(), new byte[100]);
+
+    start();
+
+    runs.cancel(first.id(), ADA, true);
+    assertThat(end(runs.find(second.id())).reason()).isEqualTo(ExitReason.SERVER_LOST);
+    assertThat(end(runs.find(second.id())).message())
+        .isEqualTo("the record of its state was damaged, and it may have been started");
+    assertThat(starts).doesNotExist();
+  }
+
+  @Test
+  void afterAPowerFailureWhatMayHaveBeenStartedIsLostAndWhatWaitedStillWaits() throws IOException {
+    Path starts = folder.resolve("starts");
+    Run first = submit("echo x >>" + starts + "; exec sleep 100");
+    awaitPhase(first, Phase.RUNNING);
+    await().atMost(PATIENCE).until(() -> Files.exists(starts));
+    Run second = submit("echo y >>" + starts);
+    runs.close();
+    reservations.close();
+    // As if the machine had been off: no process, no locks, and the mark of the start not on disk.
+    ProcessHandle.of(first.view().started().orElseThrow().pid().getAsInt())
+        .ifPresent(
+            shell -> {
+              shell.descendants().forEach(ProcessHandle::destroyForcibly);
+              shell.destroyForcibly();
+            });
+    for (Run run : List.of(first, second)) {
+      forgetBoot(run.folder().state());
+    }
+    try (Stream<Path> files = Files.list(folder.resolve("state"))) {
+      for (Path file : files.filter(path -> path.toString().endsWith(".reservation")).toList()) {
+        forgetBoot(file);
+      }
+    }
+    WorkFiles.delete(first.folder().mark());
+
+    start();
+
+    assertThat(end(runs.find(first.id())).reason()).isEqualTo(ExitReason.SERVER_LOST);
+    // The closed server of this process still has its lock, so the second one gets nothing.
+    assertThat(runs.find(second.id()).view().record().phase()).isEqualTo(Phase.QUEUED);
+    assertThat(starts).hasContent("x");
+  }
+
+  private void forgetBoot(Path state) throws IOException {
+    var record = berth.server.state.RecordFile.readProperties(state);
+    record.setProperty("boot", "another");
+    durable.write(state, berth.server.state.RecordFile.content(record));
+  }
+
+  @Test
+  void aRunOfWhichNothingCanBeReadIsSetAsideAndFreesItsGpus() throws IOException {
+    Run run = submit("exec sleep 1000");
+    awaitPhase(run, Phase.RUNNING);
+    stop();
+    Files.write(run.folder().request(), new byte[10]);
+    Files.write(run.folder().content(), new byte[10]);
+
+    start();
+
+    await().atMost(PATIENCE).until(() -> !Files.exists(run.folder().path()));
+    try (Stream<Path> left = Files.list(run.folder().path().getParent())) {
+      assertThat(left)
+          .singleElement()
+          .satisfies(
+              aside ->
+                  assertThat(aside.getFileName().toString())
+                      .startsWith("damaged-")
+                      .endsWith(run.id()));
+    }
+    assertThat(end(submit("true")).reason()).isEqualTo(ExitReason.FINISHED);
+  }
+
+  @Test
+  void aFullDiskRefusesWhatIsNewAndLosesNothing() throws IOException {
+    Run first = submit("sleep 100");
+    awaitPhase(first, Phase.RUNNING);
+    Run second = submit("echo second");
+    durable.full = true;
+
+    assertThatThrownBy(() -> submit("echo third")).hasMessageContaining("No space left on device");
+
+    runs.cancel(first.id(), ADA, true);
+    durable.full = false;
+    assertThat(end(second).reason()).isEqualTo(ExitReason.FINISHED);
+    assertThat(output(second)).isEqualTo("second\n");
+    assertThat(runs.all()).containsExactly(first, second);
+  }
+
+  @Test
+  void noRunIsASupervisorEvenWhereRunsMayBeRoot() {
+    RunCodeRequest asked =
+        request("true", true).toBuilder()
+            .setUser(UserId.newBuilder().setUid(2_100_000_005).setGid(2_100_000_005))
+            .build();
+
+    assertThatThrownBy(() -> runs.submit(asked))
+        .hasMessageStartingWith("user 2100000005:2100000005 asked, but users and groups from")
+        .extracting("reason")
+        .isEqualTo(Reason.DENIED);
+    assertThat(runs.all()).isEmpty();
+  }
+
+  @Test
+  void nothingNewIsTakenWhenTheDiskIsNearlyFull() {
+    storage = withLeastFree(Long.MAX_VALUE);
+    stop();
+    start();
+
+    assertThatThrownBy(() -> submit("true"))
+        .hasMessageMatching(
+            "a run is refused: gpu01 has \\d+ MiB left on the disk of .*, less than \\d+ MiB"
+                + " \\(--least-free-disk\\); remove old runs with 'berth rm', or free space"
+                + " there");
+    assertThatThrownBy(() -> runs.bundles().begin("0".repeat(64)))
+        .hasMessageStartingWith("an upload is refused: gpu01 has ");
+    assertThatThrownBy(() -> runs.unpackBundle("0".repeat(64), folder.resolve("cluster")))
+        .hasMessageStartingWith("a cluster is refused: gpu01 has ");
+    assertThat(folder.resolve("cluster")).doesNotExist();
+  }
+
+  private static Runs.Storage withLeastFree(long bytes) {
+    return new Runs.Storage(
+        Long.MAX_VALUE, Optional.of(bytes), Optional.of(1L << 20), 100, 100, Long.MAX_VALUE);
+  }
+
+  @Test
+  void aRunThatFillsTheDiskIsEnded() {
+    storage = withLeastFree(0);
+    stop();
+    start();
+
+    Run run = submit("head -c 5000000 /dev/zero >file; exec sleep 1000");
+
+    assertThat(end(run).reason()).isEqualTo(ExitReason.DISK_LIMIT);
+    assertThat(end(run).message())
+        .matches("it has written \\d+ bytes, 1048576 are allowed \\(--work-limit\\)");
+  }
+
+  @Test
+  void theOldestRunsGoFirstWhenAllTogetherTakeTooMuch() {
+    Run first = submit("head -c 500000 /dev/zero >file");
+    end(first);
+    Run second = submit("head -c 500000 /dev/zero >file");
+    end(second);
+    List<Run> forgotten = new ArrayList<>();
+    Instant later = Instant.now().plus(Duration.ofHours(1));
+
+    new Retention(Duration.ofDays(7), 1_200_000, runs.bundles())
+        .clear(runs.all(), Set.of(), later, forgotten::add);
+    assertThat(forgotten).isEmpty();
+    new Retention(Duration.ofDays(7), 600_000, runs.bundles())
+        .clear(runs.all(), Set.of(), later, forgotten::add);
+    assertThat(forgotten).containsExactly(first);
+    new Retention(Duration.ofMinutes(30), Long.MAX_VALUE, runs.bundles())
+        .clear(List.of(second), Set.of(), later, forgotten::add);
+    assertThat(forgotten).containsExactly(first, second);
+  }
+
+  @Test
+  void listsComeInPagesFromTheNewestToTheOldest() {
+    Run first = submit("sleep 100");
+    awaitPhase(first, Phase.RUNNING);
+    List<String> ids = new ArrayList<>(List.of(first.id()));
+    for (int i = 0; i < 6; i++) {
+      ids.add(submit("true").id());
+    }
+    runs.cancel(ids.get(6), ADA, false);
+    await().atMost(PATIENCE).until(() -> runs.find(ids.get(6)).over());
+    RunPages pages = new RunPages("gpu01", runs.index(), new RunMessages("gpu01"));
+
+    ListRunsResponse one = pages.page(ListRunsRequest.newBuilder().setPageSize(3).build());
+    assertThat(one.getTotalCount()).isEqualTo(7);
+    assertThat(idsOf(one)).containsExactly(ids.get(6), ids.get(5), ids.get(4));
+    // One that goes moves no other.
+    end(runs.find(ids.get(6)));
+    runs.remove(ids.get(6));
+    ListRunsResponse two =
+        pages.page(
+            ListRunsRequest.newBuilder()
+                .setPageSize(3)
+                .setPageToken(one.getNextPageToken())
+                .build());
+    assertThat(idsOf(two)).containsExactly(ids.get(3), ids.get(2), ids.get(1));
+    ListRunsResponse three =
+        pages.page(
+            ListRunsRequest.newBuilder()
+                .setPageSize(3)
+                .setPageToken(two.getNextPageToken())
+                .build());
+    assertThat(idsOf(three)).containsExactly(ids.get(0));
+    assertThat(three.getNextPageToken()).isEmpty();
+    // As those ask who know of no pages.
+    assertThat(idsOf(pages.page(ListRunsRequest.getDefaultInstance())))
+        .isEqualTo(ids.subList(0, 6));
+    assertThat(idsOf(pages.page(ListRunsRequest.newBuilder().setIdPrefix(ids.get(2)).build())))
+        .containsExactly(ids.get(2));
+    assertThat(
+            pages
+                .page(
+                    ListRunsRequest.newBuilder()
+                        .setSelection(RunSelection.RUN_SELECTION_ENDED)
+                        .setPageSize(5)
+                        .build())
+                .getRunsCount())
+        .isZero();
+    assertThatThrownBy(() -> pages.page(ListRunsRequest.newBuilder().setPageToken("x").build()))
+        .hasMessage("'x' is not the token of a page of this server");
+  }
+
+  private static List<String> idsOf(ListRunsResponse page) {
+    return page.getRunsList().stream().map(berth.v1.Run::getRunId).toList();
+  }
+
+  @Test
+  void theSameRequestAtTheSameTimeIsOneRun() {
+    RunCodeRequest request = request("true", true).toBuilder().setRequestId("mine").build();
+    List<Run> made =
+        IntStream.range(0, 8)
+            .mapToObj(i -> CompletableFuture.supplyAsync(() -> runs.submit(request).run()))
+            .toList()
+            .stream()
+            .map(CompletableFuture::join)
+            .distinct()
+            .toList();
+
+    assertThat(made).hasSize(1);
+    assertThat(runs.all()).isEqualTo(made);
+  }
+
+  @Test
+  void aReaderThatLeavesWhileOutputIsOpenedLeavesNoFileOpen() throws IOException {
+    Run run = submit("echo much");
+    end(run);
+    RunReader reader = reader(run, OptionalLong.of(0));
+    rest(reader);
+    reader.close();
+    RunReader late = reader(run, OptionalLong.of(0));
+    late.close();
+    rest(late);
+
+    try (Stream<Path> open = Files.list(Path.of("/proc/self/fd"))) {
+      assertThat(open.map(RunsTest::target))
+          .noneMatch(target -> target.contains(run.id() + "/spool"));
+    }
+  }
+
+  private static String target(Path link) {
+    try {
+      return Files.readSymbolicLink(link).toString();
+    } catch (IOException e) {
+      return "";
+    }
+  }
+
   private void start() {
     metrics = new Metrics();
     Path state = folder.resolve("state");
@@ -463,6 +864,8 @@ class RunsTest {
             new Reservations.Settings(
                 "gpu01", folder.resolve("locks"), state, "20000-20999", false),
             gpus,
+            durable,
+            new Vitals(),
             metrics);
     runs =
         Runs.open(
@@ -470,17 +873,29 @@ class RunsTest {
                 "gpu01",
                 state,
                 Services.none(),
-                List.of(),
+                MountRules.none(),
+                new UidRange(2_100_000_000, 2_100_009_999),
                 Duration.ofMillis(300),
                 1 << 20,
                 Duration.ofDays(1),
                 1 << 20,
+                storage,
                 false),
             reservations,
             gpus,
-            new ProcessRuntime(id -> Runs.folder(state, id)),
-            RunMessages::spec,
+            new ProcessRuntime(id -> Runs.folder(state, id), true),
+            durable,
+            this::runThread,
+            new Vitals(),
             metrics);
+  }
+
+  private Thread runThread(Runnable task) {
+    if (outOfThreads) {
+      // An OutOfMemoryError in reality, for which JUnit would give up all tests.
+      throw new InternalError("unable to create native thread");
+    }
+    return new Thread(task);
   }
 
   private void stop() {
@@ -489,13 +904,7 @@ class RunsTest {
   }
 
   private Run submit(String script) {
-    Run run = runs.submit(spec(script, true), request(script, true).toByteArray());
-    run.start();
-    return run;
-  }
-
-  private static RunSpec spec(String script, boolean detached) {
-    return RunMessages.spec(request(script, detached));
+    return runs.submit(request(script, true)).run();
   }
 
   private static RunCodeRequest request(String script, boolean detached) {
@@ -534,10 +943,11 @@ class RunsTest {
   }
 
   private void describe(String processes) throws IOException {
-    Path next =
-        Files.writeString(
-            folder.resolve("next.txt"),
-            "gpu GPU-0\n  name Simulated A100\n  memory 81920 0\n" + processes);
+    replaceGpus("gpu GPU-0\n  name Simulated A100\n  memory 81920 0\n" + processes);
+  }
+
+  private void replaceGpus(String description) throws IOException {
+    Path next = Files.writeString(folder.resolve("next.txt"), description);
     Files.move(next, folder.resolve("gpus.txt"), StandardCopyOption.ATOMIC_MOVE);
   }
 }

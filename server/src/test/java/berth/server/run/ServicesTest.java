@@ -25,7 +25,8 @@ class ServicesTest {
       """
       services:
         tensorflow:
-          image: berth/tensorflow:2.21
+          image: berth.invalid/tensorflow:2.21
+          pull: never
           aliases: [tensorflow-2.21]
           description: TensorFlow 2.21 with Keras
           interpreter: [python3, -u]
@@ -50,7 +51,8 @@ class ServicesTest {
             new Service(
                 "tensorflow",
                 List.of("tensorflow-2.21"),
-                "berth/tensorflow:2.21",
+                "berth.invalid/tensorflow:2.21",
+                false,
                 List.of("python3", "-u"),
                 Optional.of(List.of()),
                 Map.of("TF_CPP_MIN_LOG_LEVEL", "1", "EMPTY", ""),
@@ -71,6 +73,7 @@ class ServicesTest {
                 "Caffe",
                 List.of(),
                 "localhost:5000/caffe:1.0",
+                true,
                 List.of(),
                 Optional.empty(),
                 Map.of(),
@@ -114,11 +117,12 @@ class ServicesTest {
     Path catalogue =
         Path.of(System.getProperty("berth.root"), "server/src/main/config/services.yaml");
     assertThat(Services.load(catalogue).all())
-        .extracting(Service::name, Service::image, Service::aliases)
+        .extracting(Service::name, Service::image, Service::fetched, Service::aliases)
         .containsExactly(
-            tuple("caffe", "berth/caffe:1.0", List.of("caffe-1.0")),
-            tuple("pytorch", "berth/pytorch:2.13", List.of("pytorch-2.13")),
-            tuple("tensorflow", "berth/tensorflow:2.21", List.of("tensorflow-2.21")));
+            tuple("caffe", "berth.invalid/caffe:1.0", false, List.of("caffe-1.0")),
+            tuple("pytorch", "berth.invalid/pytorch:2.13", false, List.of("pytorch-2.13")),
+            tuple(
+                "tensorflow", "berth.invalid/tensorflow:2.21", false, List.of("tensorflow-2.21")));
     String text = Files.readString(catalogue);
     String uncommented = text.substring(text.indexOf("services:\n")).replaceAll("(?m)^#", "");
     assertThat(load(uncommented).find("tensorflow-2.21"))
@@ -143,7 +147,7 @@ class ServicesTest {
             + " 4: 'image' of service 'a' is given twice",
         "services:~  a:~    image: c:1~    gpus: 2 |"
             + " 4: unknown key 'gpus' of service 'a'; known keys: aliases, cpus, description,"
-            + " entrypoint, env, image, interpreter, memory, processes, shm, time, ulimits",
+            + " entrypoint, env, image, interpreter, memory, processes, pull, shm, time, ulimits",
         "services:~  a: {image: 'c:1'}~  A: {image: 'c:1'} |"
             + " 3: the name 'A' of service 'A' is taken by service 'a'; upper and lower case are"
             + " the same",
@@ -214,7 +218,7 @@ class ServicesTest {
   @ValueSource(
       strings = {
         "busybox:1.35",
-        "berth/tensorflow:2.21",
+        "berth.invalid/tensorflow:2.21",
         "nvcr.io/nvidia/pytorch:24.05-py3",
         "localhost:5000/a/b_c/d--e:v1",
         "caffe@sha256:0123456789012345678901234567890123456789012345678901234567890123",

@@ -1,8 +1,11 @@
 package berth.server.run;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
+import berth.command.Vitals;
+import berth.server.state.SmallDisk;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -27,13 +30,13 @@ class SpoolTest {
 
   @TempDir private Path temp;
   private RunFolder folder;
-  @AutoClose private SpoolWatch watch = new SpoolWatch();
+  @AutoClose private SpoolWatch watch = new SpoolWatch(new Vitals());
   @AutoClose private Spool spool;
 
   @BeforeEach
-  void open() {
+  void open() throws Exception {
     folder = new RunFolder(temp.resolve("run-a"));
-    folder.create();
+    folder.createForProgram();
     spool = new Spool(folder, watch);
     spool.follow();
   }
@@ -49,6 +52,40 @@ class SpoolTest {
     assertThat(spool.awaitComplete(PATIENCE)).isTrue();
 
     assertThat(all(spool)).containsExactly("stdout:one\n", "stderr:two\n", "stdout:three\n");
+  }
+
+  @Test
+  void readersThatCouldNotBeFoundAgainAreNotStarted() throws Exception {
+    RunFolder small = new RunFolder(Files.createDirectory(temp.resolve("run-b")));
+    SmallDisk disk = new SmallDisk(small.path());
+    try {
+      small.createForProgram();
+      try (Spool full = new Spool(small, watch)) {
+        disk.fill();
+        assertThatThrownBy(() -> full.start(PLENTY))
+            .hasMessageEndingWith("the readers of the output did not start");
+        assertThat(readersOf(small)).isEmpty();
+        disk.empty();
+        full.start(PLENTY);
+        full.abandon();
+        assertThat(full.awaitComplete(PATIENCE)).isTrue();
+      }
+    } finally {
+      readersOf(small).forEach(ProcessHandle::destroyForcibly);
+      disk.close();
+    }
+  }
+
+  private static List<ProcessHandle> readersOf(RunFolder folder) {
+    return ProcessHandle.allProcesses()
+        .filter(
+            process ->
+                process
+                    .info()
+                    .arguments()
+                    .filter(words -> List.of(words).contains(folder.path().toString()))
+                    .isPresent())
+        .toList();
   }
 
   @Test
@@ -173,6 +210,26 @@ class SpoolTest {
     spool.abandon();
 
     assertThat(spool.awaitComplete(PATIENCE)).isTrue();
+  }
+
+  @Test
+  void whateverHappensToTheOrderNothingThatWasPrintedIsLost() throws Exception {
+    Files.writeString(folder.spool().resolve("stdout"), "one\n");
+    spool.refresh();
+    Files.writeString(folder.spool().resolve("stderr"), "two\n");
+    spool.refresh();
+    spool.close();
+    Path order = folder.spool().resolve("order");
+    byte[] whole = Files.readAllBytes(order);
+    assertThat(whole).hasSize(32);
+    for (byte[] damaged : RunStoreTest.damages(whole)) {
+      Files.write(order, damaged);
+      try (Spool again = new Spool(folder, watch)) {
+        List<String> pieces = all(again);
+        assertThat(of("stdout", pieces)).isEqualTo("one\n");
+        assertThat(of("stderr", pieces)).isEqualTo("two\n");
+      }
+    }
   }
 
   private Process program(String script) throws IOException {

@@ -228,7 +228,12 @@ class WorkFilesTest {
   void packsWhatABundleBrought() throws IOException {
     ByteArrayOutputStream out = new ByteArrayOutputStream();
     WorkFiles.tar(work, List.of("model/*.h5", "train.py"), out);
-    Bundles bundles = new Bundles(folder.resolve("bundles"), 1 << 20, 1 << 20);
+    Bundles bundles =
+        new Bundles(
+            folder.resolve("bundles"),
+            new Bundles.Limits(1 << 20, 1 << 20, 1 << 30),
+            Disks.roomy(folder),
+            Disks.durable());
     String digest = Tars.sha256(out.toByteArray());
     try (Bundles.Upload upload = bundles.begin(digest)) {
       upload.write(ByteBuffer.wrap(out.toByteArray()));

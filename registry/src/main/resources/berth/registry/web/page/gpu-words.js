@@ -12,12 +12,14 @@ export function stateWord(gpu) {
   return gpu.state === 'unhealthy' && gpu.health !== 'healthy' ? gpu.health : STATE_WORDS[gpu.state] ?? gpu.state;
 }
 
-/** Why it is not well, or "". */
+/** Why it is not well and what to do about it, or "". */
 export function healthSentence(gpu) {
   if (gpu.health === 'healthy' && gpu.state !== 'unhealthy') {
-    return '';
+    // The administrator uses it in spite of what the driver says.
+    return gpu.healthAdvice ? `still needed: ${gpu.healthAdvice}` : '';
   }
-  return gpu.healthReason ? `${gpu.health}: ${gpu.healthReason}` : gpu.health;
+  const why = gpu.healthReason ? `${gpu.health}: ${gpu.healthReason}` : gpu.health;
+  return gpu.healthAdvice ? `${why}; to bring it back: ${gpu.healthAdvice}` : why;
 }
 
 export function strangerSentence(stranger) {

@@ -5,7 +5,7 @@ import {duration, UNKNOWN} from './words.js';
 const REASONS = {
   cancelled: 'cancelled', time_limit: 'time limit', out_of_memory: 'out of memory', idle: 'idle for too long',
   start_failed: 'did not start', image_not_found: 'image not found', not_reserved: 'lost its reservation',
-  server_lost: 'server lost',
+  server_lost: 'server lost', disk_limit: 'disk limit',
 };
 
 /** The icon of its state; that of one that ended says how. */

@@ -2,9 +2,12 @@ package berth.server.run.docker;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.server.reservation.Reservations;
+import berth.server.reservation.OtherServer;
 import berth.server.run.Launch;
+import berth.server.run.RunFolder;
+import berth.server.run.Runs;
 import berth.server.run.Runtime;
+import berth.server.run.mount.RunMounts;
 import com.github.dockerjava.api.DockerClient;
 import com.github.dockerjava.api.async.ResultCallback;
 import com.github.dockerjava.api.command.CreateContainerCmd;
@@ -12,17 +15,14 @@ import com.github.dockerjava.api.command.InspectContainerResponse;
 import com.github.dockerjava.api.command.InspectImageResponse;
 import com.github.dockerjava.api.command.WaitContainerResultCallback;
 import com.github.dockerjava.api.exception.ConflictException;
-import com.github.dockerjava.api.exception.DockerClientException;
 import com.github.dockerjava.api.exception.DockerException;
 import com.github.dockerjava.api.exception.NotFoundException;
 import com.github.dockerjava.api.exception.NotModifiedException;
 import com.github.dockerjava.api.model.Container;
 import com.github.dockerjava.api.model.Event;
-import com.github.dockerjava.core.DefaultDockerClientConfig;
-import com.github.dockerjava.core.DockerClientImpl;
-import com.github.dockerjava.zerodep.ZerodepDockerHttpClient;
 import java.io.IOException;
-import java.net.ConnectException;
+import java.nio.file.Files;
+import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
@@ -31,6 +31,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
@@ -39,7 +40,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Predicate;
-import java.util.function.Supplier;
+import java.util.stream.Stream;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -50,17 +51,11 @@ import org.slf4j.LoggerFactory;
 public final class DockerRuntime implements Runtime {
   private static final Logger log = LoggerFactory.getLogger(DockerRuntime.class);
 
-  private static final int MOST_CONNECTIONS = 2000;
-  private static final int MOST_BROKEN = 20;
-  private static final Duration CONNECTING = Duration.ofSeconds(5);
-  private static final Duration OUTAGE = Duration.ofSeconds(60);
-  private static final Duration ASK_AGAIN = Duration.ofMillis(100);
   private static final Duration EVENTS_BACK = Duration.ofSeconds(60);
   // How programs end that an engine stops: by SIGKILL, or by SIGTERM.
   private static final Set<Integer> KILLED = Set.of(137, 143);
   // What an engine says that comes back and cannot find out how a program ended.
   private static final int NOBODY_KNOWS = 255;
-  private static final Duration RETRY = Duration.ofMillis(250);
 
   /**
    * Which engine, and whose runs.
@@ -76,33 +71,38 @@ public final class DockerRuntime implements Runtime {
 
   private final Settings settings;
   private final String state;
+  private final EngineClient engine;
   private final DockerClient docker;
+  private final EngineHost host;
+  private final Images images;
+  private final RunMounts mounts;
   private final Launcher launcher = Launcher.ofThisMachine();
   private final Map<String, Path> peakFiles = new ConcurrentHashMap<>();
   private final Set<String> startedHere = ConcurrentHashMap.newKeySet();
   private final Set<String> signalled = ConcurrentHashMap.newKeySet();
   private final Map<String, Instant> deadSince = new HashMap<>();
-  private volatile Optional<Runtime.Info> found = Optional.empty();
+  private volatile Runtime.Info info;
   private volatile GpuAccess gpuAccess = GpuAccess.NONE;
 
   /** Does not need the engine to be there yet. */
   public DockerRuntime(Settings settings) {
+    this(settings, EngineClient.Patience.USUAL);
+  }
+
+  DockerRuntime(Settings settings, EngineClient.Patience patience) {
+    this(settings, new EngineClient(settings.host, patience));
+  }
+
+  DockerRuntime(Settings settings, EngineClient engine) {
     this.settings = settings;
     this.state = settings.stateFolder.toAbsolutePath().toString();
-    DefaultDockerClientConfig config =
-        DefaultDockerClientConfig.createDefaultConfigBuilder()
-            .withDockerHost(settings.host)
-            .withDockerTlsVerify(false)
-            .build();
-    docker =
-        DockerClientImpl.getInstance(
-            config,
-            new ZerodepDockerHttpClient.Builder()
-                .dockerHost(config.getDockerHost())
-                .maxConnections(MOST_CONNECTIONS)
-                .connectionTimeout(CONNECTING)
-                .build());
-    Runtime.Info info = info();
+    this.engine = engine;
+    docker = engine.commands();
+    host = new EngineHost(settings.host);
+    images = new Images(engine);
+    mounts = new RunMounts(host::pids);
+    info = ask();
+    unbindLeftovers();
     log.info("runs: {}; GPUs in containers: {}", info.engine(), info.gpuAccess());
     if (launcher.busybox().isEmpty()) {
       log.warn(
@@ -111,91 +111,132 @@ public final class DockerRuntime implements Runtime {
     }
   }
 
+  // Of one that was killed. What runs has its own by now, and what does not is bound anew.
+  private void unbindLeftovers() {
+    Path runs = Runs.folder(settings.stateFolder, "any").path().getParent();
+    if (!Files.exists(runs)) {
+      return;
+    }
+    try (Stream<Path> folders = Files.list(runs)) {
+      folders.map(RunFolder::new).map(RunFolder::mounts).forEach(mounts::unbind);
+    } catch (IOException | BerthException e) {
+      log.warn("cannot look for mounts that an earlier berthd left: {}", e.getMessage());
+    }
+  }
+
   @Override
   public Runtime.Info info() {
-    if (found.isPresent()) {
-      return found.get();
-    }
-    try {
-      com.github.dockerjava.api.model.Info engine = docker.infoCmd().exec();
-      gpuAccess = settings.simulated ? GpuAccess.SIMULATED : gpuAccess(engine);
-      found =
-          Optional.of(
-              new Runtime.Info(
-                  "docker",
-                  "Docker " + engine.getServerVersion() + " at " + settings.host,
-                  true,
-                  gpuAccess.description()));
-      return found.get();
-    } catch (RuntimeException e) {
-      return new Runtime.Info("docker", unreachable(e).getMessage(), false, "unknown");
-    }
+    return info;
   }
 
   @Override
   public Optional<String> problem() {
-    Runtime.Info info = info();
     if (!info.usable()) {
-      return Optional.of(info.engine());
+      info = ask();
+      return info.usable() ? Optional.empty() : Optional.of(info.engine());
     }
     try {
-      answered(() -> docker.pingCmd().exec());
+      engine.ask(() -> docker.pingCmd().exec());
       return Optional.empty();
     } catch (RuntimeException e) {
-      return Optional.of(unreachable(e).getMessage());
+      return Optional.of(engine.unreachable(e).getMessage());
     }
   }
 
-  private GpuAccess gpuAccess(com.github.dockerjava.api.model.Info engine) {
-    Object cdi = engine.getRawValues().get("CDISpecDirs");
+  private Runtime.Info ask() {
+    List<Path> folders = new ArrayList<>();
+    host.socket().ifPresent(folders::add);
+    try {
+      com.github.dockerjava.api.model.Info said = engine.ask(() -> docker.infoCmd().exec());
+      String path = GpuAccess.enginePath(host.pidFile());
+      gpuAccess = settings.simulated ? GpuAccess.SIMULATED : gpuAccess(said, path);
+      Optional<NvidiaToolkit> toolkit =
+          settings.simulated ? Optional.empty() : NvidiaToolkit.find(path);
+      toolkit
+          .filter(found -> !found.isSafe())
+          .ifPresent(found -> log.warn("{}", found.description()));
+      Optional.ofNullable(said.getDockerRootDir()).map(Path::of).ifPresent(folders::add);
+      return new Runtime.Info(
+          "docker",
+          "Docker " + said.getServerVersion() + " at " + settings.host,
+          true,
+          gpuAccess.description(),
+          toolkit.map(NvidiaToolkit::description).orElse(""),
+          List.copyOf(folders));
+    } catch (RuntimeException e) {
+      return new Runtime.Info(
+          "docker", engine.unreachable(e).getMessage(), false, "unknown", "", List.copyOf(folders));
+    }
+  }
+
+  private static GpuAccess gpuAccess(com.github.dockerjava.api.model.Info said, String path) {
+    Object cdi = said.getRawValues().get("CDISpecDirs");
     List<Path> folders = new ArrayList<>();
     if (cdi instanceof List<?> list) {
       list.forEach(folder -> folders.add(Path.of(folder.toString())));
     }
-    Map<String, ?> runtimes = engine.getRuntimes() == null ? Map.of() : engine.getRuntimes();
-    return GpuAccess.find(runtimes, GpuAccess.enginePath(pidFile()), folders);
-  }
-
-  // Engines write it beside their socket.
-  private Path pidFile() {
-    Path socket = Path.of(settings.host.replaceFirst("^unix://", ""));
-    try {
-      return socket.toRealPath().resolveSibling("docker.pid");
-    } catch (IOException e) {
-      return socket.resolveSibling("docker.pid");
-    }
+    Map<String, ?> runtimes = said.getRuntimes() == null ? Map.of() : said.getRuntimes();
+    return GpuAccess.find(runtimes, path, folders);
   }
 
   @Override
   public void check(Launch launch) {
-    problem()
-        .ifPresent(
-            why -> {
-              throw new BerthException(Reason.UNAVAILABLE, why);
-            });
     if (launch.image().isEmpty()) {
       throw new BerthException(Reason.INVALID, "neither a service nor an image is named to run in");
+    }
+    if (!launch.binds().isEmpty()) {
+      mounts
+          .problem(settings.stateFolder)
+          .ifPresent(
+              why -> {
+                throw new BerthException(
+                    Reason.DENIED,
+                    "mount of " + launch.binds().get(0).source() + " asked, but " + why);
+              });
     }
   }
 
   @Override
   public Created create(Launch launch, Progress progress) throws InterruptedException {
+    return engine.understood(() -> createContainer(launch, progress));
+  }
+
+  private Created createContainer(Launch launch, Progress progress) throws InterruptedException {
+    if (!info.usable()) {
+      // Nobody knows yet what an engine can do that was away when this process came.
+      problem()
+          .ifPresent(
+              why -> {
+                throw new BerthException(Reason.UNAVAILABLE, why);
+              });
+    }
     if (!launch.gpus().isEmpty() && gpuAccess == GpuAccess.NONE) {
       throw new BerthException(
           Reason.CONFLICT, "containers cannot get at GPUs: " + gpuAccess.description());
     }
-    InspectImageResponse image = image(launch.image().orElseThrow(), progress);
+    InspectImageResponse image =
+        images.get(launch.image().orElseThrow(), launch.fetched(), progress);
+    List<Path> sources =
+        mounts.bind(
+            launch.folder().mounts(),
+            launch.binds().stream()
+                .map(bind -> new RunMounts.Folder(bind.source(), bind.readOnly()))
+                .toList());
     CreateContainerCmd creation =
         new Recipe(settings.serverName, state, launcher, gpuAccess)
-            .of(launch, image, docker.createContainerCmd(image.getId()))
+            .of(launch, image, sources, docker.createContainerCmd(image.getId()))
             .withName(name(launch.runId()));
     try {
-      return created(calling(() -> creation.exec().getId()));
+      return created(engine.ordering(() -> creation.exec().getId()));
     } catch (ConflictException e) {
       // An earlier daemon has made it, or was killed while it asked for it.
-      return created(find(launch.runId()).orElseThrow(() -> startFailed(e)).getId());
+      return created(find(launch.runId()).orElseThrow(DockerRuntime::removed).getId());
     } catch (DockerException e) {
-      throw startFailed(e);
+      throw !EngineFault.isServers(e)
+              && sources.stream()
+                  .anyMatch(source -> EngineClient.text(e).contains(source.toString()))
+          ? unseen(launch, e)
+          : startFailed(e);
     }
   }
 
@@ -203,67 +244,45 @@ public final class DockerRuntime implements Runtime {
     return new Created(id, Optional.of(new Running(id, OptionalInt.empty(), true, List.of())));
   }
 
-  private InspectImageResponse image(String name, Progress progress) throws InterruptedException {
-    try {
-      return calling(() -> docker.inspectImageCmd(name).exec());
-    } catch (NotFoundException e) {
-      pull(name, progress);
-    }
-    try {
-      return calling(() -> docker.inspectImageCmd(name).exec());
-    } catch (NotFoundException e) {
-      throw imageNotFound(name, "the engine does not have it after fetching it");
-    }
-  }
-
-  private void pull(String name, Progress progress) throws InterruptedException {
-    log.info("fetching {}", name);
-    progress.pulling(new Pull(name, 0, 0, 0, 0));
-    boolean exact = name.contains("@") || name.lastIndexOf(':') > name.lastIndexOf('/');
-    try (ImagePull pull = new ImagePull(name, progress::pulling)) {
-      docker.pullImageCmd(exact ? name : name + ":latest").exec(pull);
-      while (!pull.awaitEnd(ASK_AGAIN)) {
-        if (!progress.wanted()) {
-          throw new BerthException(Reason.CANCELLED, "the fetching of " + name + " was cancelled");
-        }
-      }
-      if (pull.failure().isPresent()) {
-        throw imageNotFound(name, pull.failure().get());
-      }
-    } catch (DockerException | DockerClientException e) {
-      throw imageNotFound(name, text(e));
-    } catch (IOException e) {
-      throw unreachable(e);
-    }
-  }
-
   @Override
   public Running start(Launch launch) throws InterruptedException {
+    return engine.understood(() -> startContainer(launch));
+  }
+
+  private Running startContainer(Launch launch) throws InterruptedException {
     if (!launch.folder().started()) {
       try {
-        calling(() -> docker.startContainerCmd(name(launch.runId())).exec());
+        engine.ordering(() -> docker.startContainerCmd(name(launch.runId())).exec());
         startedHere.add(launch.runId());
       } catch (NotModifiedException e) {
         // It runs already.
       } catch (DockerException e) {
-        // An engine may start a container and fail the call.
+        // An engine may start a container and fail the call. If not, it can be asked again.
         if (!launch.folder().started()) {
-          existing(launch.runId());
+          if (find(launch.runId()).isEmpty()) {
+            throw removed();
+          }
           throw startFailed(e);
         }
       }
     }
-    return running(launch.runId());
+    // The container has its own of them by now.
+    mounts.unbind(launch.folder().mounts());
+    return running(launch);
   }
 
-  private InspectContainerResponse existing(String runId) throws InterruptedException {
-    return find(runId)
-        .orElseThrow(
-            () -> new BerthException(Reason.UNAVAILABLE, "somebody has removed its container"));
+  private static BerthException removed() {
+    return new BerthException(Reason.UNAVAILABLE, "somebody has removed its container");
   }
 
-  private Running running(String runId) throws InterruptedException {
-    InspectContainerResponse now = existing(runId);
+  private Running running(Launch launch) throws InterruptedException {
+    String runId = launch.runId();
+    Optional<InspectContainerResponse> found = find(runId);
+    if (found.isEmpty() && launch.folder().started()) {
+      // Who waits for its end is told that it is gone.
+      return new Running("", OptionalInt.empty(), true, List.of());
+    }
+    InspectContainerResponse now = found.orElseThrow(DockerRuntime::removed);
     Long pid = now.getState().getPidLong();
     OptionalInt process =
         pid == null || pid == 0 ? OptionalInt.empty() : OptionalInt.of(pid.intValue());
@@ -276,12 +295,18 @@ public final class DockerRuntime implements Runtime {
     boolean outage = false;
     while (true) {
       try (WaitContainerResultCallback callback = new WaitContainerResultCallback()) {
-        Integer code = docker.waitContainerCmd(name(runId)).exec(callback).awaitStatusCode();
-        if (code == 0 && !outage && startedHere.contains(runId)) {
+        // An engine that says nothing for long must at least say that the program runs.
+        boolean over =
+            docker
+                .waitContainerCmd(name(runId))
+                .exec(callback)
+                .awaitCompletion(engine.silence().toMillis(), TimeUnit.MILLISECONDS);
+        if (over && callback.awaitStatusCode() == 0 && !outage && startedHere.contains(runId)) {
           // Just now. Of what an earlier daemon started only the engine knows when.
           return new Exit(0, false, Optional.empty(), "");
         }
-        InspectContainerResponse container = docker.inspectContainerCmd(name(runId)).exec();
+        InspectContainerResponse container =
+            engine.ask(() -> docker.inspectContainerCmd(name(runId)).exec());
         if (!Boolean.TRUE.equals(container.getState().getRunning())) {
           Exit exit = exit(container.getState());
           if (outage && (KILLED.contains(exit.code()) || exit.code() == NOBODY_KNOWS)) {
@@ -299,11 +324,11 @@ public final class DockerRuntime implements Runtime {
         }
         // An engine that does not answer is not a program that has ended.
         if (!outage) {
-          log.warn("the Docker engine has gone while {} ran: {}", runId, text(e));
+          log.warn("the Docker engine has gone while {} ran: {}", runId, EngineClient.text(e));
           outage = true;
         }
       }
-      Thread.sleep(RETRY.toMillis());
+      Thread.sleep(engine.retry().toMillis());
     }
   }
 
@@ -344,7 +369,10 @@ public final class DockerRuntime implements Runtime {
     int code = state.getExitCodeLong() == null ? 0 : state.getExitCodeLong().intValue();
     Optional<Instant> at = Optional.empty();
     try {
-      at = Optional.of(Instant.parse(state.getFinishedAt())).filter(i -> i.isAfter(Instant.EPOCH));
+      at =
+          Optional.ofNullable(state.getFinishedAt())
+              .map(Instant::parse)
+              .filter(i -> i.isAfter(Instant.EPOCH));
     } catch (DateTimeParseException e) {
       // The engine does not know.
     }
@@ -355,9 +383,11 @@ public final class DockerRuntime implements Runtime {
   public void signal(String runId, String signal) {
     signalled.add(runId);
     try {
-      answered(() -> docker.killContainerCmd(name(runId)).withSignal("SIG" + signal).exec());
+      engine.ask(() -> docker.killContainerCmd(name(runId)).withSignal("SIG" + signal).exec());
     } catch (NotFoundException | ConflictException e) {
       // It has ended.
+    } catch (RuntimeException e) {
+      throw engine.unreachable(e);
     }
   }
 
@@ -365,48 +395,69 @@ public final class DockerRuntime implements Runtime {
   public OptionalLong peakMemory(String runId) {
     Path file = peakFiles.get(runId);
     if (file == null) {
-      try {
-        Long pid = docker.inspectContainerCmd(name(runId)).exec().getState().getPidLong();
-        if (pid != null && pid > 0) {
-          MemoryPeak.fileOf(pid.intValue()).ifPresent(found -> peakFiles.put(runId, found));
-        }
-      } catch (RuntimeException e) {
-        // It has ended, or the engine is away.
-      }
+      processOf(runId).flatMap(MemoryPeak::fileOf).ifPresent(found -> peakFiles.put(runId, found));
       return OptionalLong.empty();
     }
     return MemoryPeak.read(file);
   }
 
   @Override
+  public Optional<Path> layer(String runId) {
+    return processOf(runId).flatMap(ContainerLayer::of);
+  }
+
+  // Empty if it has ended, or the engine is away.
+  private Optional<Integer> processOf(String runId) {
+    try {
+      return Optional.ofNullable(
+              engine
+                  .ask(() -> docker.inspectContainerCmd(name(runId)).exec())
+                  .getState()
+                  .getPidLong())
+          .filter(pid -> pid > 0)
+          .map(Long::intValue);
+    } catch (RuntimeException e) {
+      return Optional.empty();
+    }
+  }
+
+  @Override
   public void remove(String runId) {
+    remove(runId, true);
+  }
+
+  private void remove(String runId, boolean ofThisServer) {
     peakFiles.remove(runId);
     signalled.remove(runId);
     startedHere.remove(runId);
     try {
-      docker.removeContainerCmd(name(runId)).withForce(true).withRemoveVolumes(true).exec();
+      engine.order(
+          () ->
+              docker
+                  .removeContainerCmd(name(runId))
+                  .withForce(true)
+                  .withRemoveVolumes(true)
+                  .exec());
     } catch (NotFoundException e) {
       // There is none.
     } catch (ConflictException e) {
       // Somebody else removes it in this moment.
-      throw new BerthException(Reason.UNAVAILABLE, text(e), e);
+      throw new BerthException(Reason.UNAVAILABLE, EngineClient.text(e), e);
     } catch (RuntimeException e) {
-      throw unreachable(e);
+      throw engine.unreachable(e);
+    }
+    if (ofThisServer) {
+      mounts.unbind(Runs.folder(settings.stateFolder, runId).mounts());
     }
   }
 
   @Override
   public void reap(Predicate<String> knownRun) {
-    if (!info().usable()) {
+    if (!info.usable()) {
       return;
     }
-    for (Container container :
-        docker
-            .listContainersCmd()
-            .withShowAll(true)
-            .withLabelFilter(List.of(Recipe.SERVER))
-            .exec()) {
-      Map<String, String> labels = container.getLabels();
+    for (Container container : containersOfServers()) {
+      Map<String, String> labels = container.getLabels() == null ? Map.of() : container.getLabels();
       String runId = labels.get(Recipe.RUN);
       String owner = labels.get(Recipe.STATE);
       if (runId == null || owner == null) {
@@ -418,7 +469,7 @@ public final class DockerRuntime implements Runtime {
             runId,
             labels.get(Recipe.SERVER));
         try {
-          remove(runId);
+          remove(runId, owner.equals(state));
         } catch (BerthException e) {
           log.warn("cannot remove the container of {} now: {}", runId, e.getMessage());
         }
@@ -426,9 +477,26 @@ public final class DockerRuntime implements Runtime {
     }
   }
 
+  private List<Container> containersOfServers() {
+    try {
+      List<Container> found =
+          engine.ask(
+              () ->
+                  docker
+                      .listContainersCmd()
+                      .withShowAll(true)
+                      .withLabelFilter(List.of(Recipe.SERVER))
+                      .exec());
+      // The library makes nothing of a "null" where a list or a container should be.
+      return found == null ? List.of() : found.stream().filter(Objects::nonNull).toList();
+    } catch (RuntimeException e) {
+      throw engine.unreachable(e);
+    }
+  }
+
   // The lock on its state folder tells whether a server lives.
   private boolean deadForLong(String otherState) {
-    if (Reservations.serves(Path.of(otherState))) {
+    if (!isPath(otherState) || !OtherServer.isDead(Path.of(otherState))) {
       deadSince.remove(otherState);
       return false;
     }
@@ -436,10 +504,19 @@ public final class DockerRuntime implements Runtime {
     return Duration.between(since, Instant.now()).compareTo(settings.reapAfter) >= 0;
   }
 
+  // Labels are whatever somebody wrote.
+  private static boolean isPath(String text) {
+    try {
+      return Path.of(text).isAbsolute();
+    } catch (InvalidPathException e) {
+      return false;
+    }
+  }
+
   @Override
   public void close() {
     try {
-      docker.close();
+      engine.close();
     } catch (IOException e) {
       log.warn("cannot close the connection to Docker: {}", e.getMessage());
     }
@@ -447,90 +524,31 @@ public final class DockerRuntime implements Runtime {
 
   private Optional<InspectContainerResponse> find(String runId) throws InterruptedException {
     try {
-      return Optional.of(calling(() -> docker.inspectContainerCmd(name(runId)).exec()));
+      return Optional.of(engine.asking(() -> docker.inspectContainerCmd(name(runId)).exec()));
     } catch (NotFoundException e) {
       return Optional.empty();
     }
   }
 
-  // Connections that were kept from before a restart of the engine break when they are used.
-  private static <T> T answered(Supplier<T> call) {
-    for (int broken = 0; ; broken++) {
-      try {
-        return call.get();
-      } catch (DockerException e) {
-        throw e;
-      } catch (RuntimeException e) {
-        if (broken == MOST_BROKEN || rootOf(e) instanceof ConnectException) {
-          throw e;
-        }
-      }
-    }
-  }
-
-  // What the engine answers is a DockerException; anything else means that it did not answer, which
-  // a restart of it explains.
-  private <T> T calling(Supplier<T> call) throws InterruptedException {
-    long deadline = System.nanoTime() + OUTAGE.toNanos();
-    while (true) {
-      try {
-        return call.get();
-      } catch (DockerException | BerthException e) {
-        throw e;
-      } catch (RuntimeException e) {
-        if (Thread.currentThread().isInterrupted()) {
-          throw new InterruptedException();
-        }
-        if (System.nanoTime() - deadline > 0) {
-          throw unreachable(e);
-        }
-        Thread.sleep(RETRY.toMillis());
-      }
-    }
-  }
-
-  private BerthException unreachable(Exception e) {
+  private BerthException unseen(Launch launch, Exception e) {
     return new BerthException(
-        Reason.UNAVAILABLE,
-        "no Docker engine answers at "
-            + settings.host
-            + " ("
-            + text(e)
-            + "); start it, or start berthd with --runtime process",
+        Reason.CONFLICT,
+        "mount of "
+            + launch.binds().get(0).source()
+            + " asked, but the Docker engine does not see what this berthd mounts: berthd in a"
+            + " container needs --pid host and --cap-add SYS_ADMIN, and its state folder under the"
+            + " same path as on the host",
         e);
   }
 
-  private static BerthException startFailed(Exception e) {
-    return new BerthException(Reason.CONFLICT, "the container cannot be started: " + text(e), e);
-  }
-
-  private static BerthException imageNotFound(String image, String why) {
+  private static BerthException startFailed(DockerException e) {
     return new BerthException(
-        Reason.NOT_FOUND,
-        "image " + image + " is not on this server and cannot be fetched: " + why);
+        EngineFault.isServers(e) ? Reason.UNAVAILABLE : Reason.CONFLICT,
+        "the container cannot be started: " + EngineClient.text(e),
+        e);
   }
 
   private static String name(String runId) {
     return "berth-" + runId;
-  }
-
-  // The engine's answers are JSON with one sentence in it.
-  private static String text(Exception e) {
-    String message = String.valueOf(rootOf(e).getMessage()).trim();
-    int from = message.indexOf("{\"message\":\"");
-    if (from >= 0) {
-      String rest = message.substring(from + "{\"message\":\"".length());
-      int to = rest.lastIndexOf("\"}");
-      message = to < 0 ? rest : rest.substring(0, to);
-    }
-    return message.replace("\\\"", "\"").replace("\\n", " ").replaceAll("\\s+", " ");
-  }
-
-  private static Throwable rootOf(Exception e) {
-    Throwable root = e;
-    while (root.getCause() != null) {
-      root = root.getCause();
-    }
-    return root;
   }
 }

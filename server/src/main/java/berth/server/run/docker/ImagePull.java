@@ -24,6 +24,7 @@ final class ImagePull extends ResultCallbackTemplate<ImagePull, PullResponseItem
   private final Map<String, Long> sizes = new HashMap<>();
   private final CountDownLatch over = new CountDownLatch(1);
   private Optional<String> failure = Optional.empty();
+  private volatile long newsNanos = System.nanoTime();
 
   ImagePull(String image, Consumer<Pull> progress) {
     this.image = image;
@@ -59,8 +60,14 @@ final class ImagePull extends ResultCallbackTemplate<ImagePull, PullResponseItem
     over.countDown();
   }
 
+  /** How long the engine has said nothing. */
+  Duration silence() {
+    return Duration.ofNanos(System.nanoTime() - newsNanos);
+  }
+
   @Override
   public void onNext(PullResponseItem item) {
+    newsNanos = System.nanoTime();
     synchronized (this) {
       if (item.isErrorIndicated()) {
         failure =

@@ -20,7 +20,10 @@ import java.util.Optional;
 record Launcher(Optional<Path> busybox) {
   static final String IO = "/berth";
   static final String MARK = "/berth/mark";
-  private static final String BUSYBOX = "/berth-launcher/busybox";
+
+  /** Where a container sees the shell of this machine. */
+  static final String BUSYBOX = "/berth-launcher/busybox";
+
   private static final String SCRIPT =
       "(set -C; : >/berth/mark/once) 2>/dev/null || exit 125;"
           + " exec \"$@\" </dev/null >/berth/stdout 2>/berth/stderr";
@@ -44,11 +47,6 @@ record Launcher(Optional<Path> busybox) {
     }
     words.addAll(List.of("-c", SCRIPT, "berth"));
     return words;
-  }
-
-  /** Where the container must see the shell, if it is not its own. */
-  Optional<String> bind() {
-    return busybox.map(path -> path + ":" + BUSYBOX + ":ro");
   }
 
   // One that needs libraries would find others in an image, or none.

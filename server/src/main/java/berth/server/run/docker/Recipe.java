@@ -8,13 +8,15 @@ import berth.server.run.Launch;
 import berth.server.run.RunSpec;
 import com.github.dockerjava.api.command.CreateContainerCmd;
 import com.github.dockerjava.api.command.InspectImageResponse;
-import com.github.dockerjava.api.model.Bind;
 import com.github.dockerjava.api.model.Capability;
 import com.github.dockerjava.api.model.ContainerConfig;
 import com.github.dockerjava.api.model.DeviceRequest;
 import com.github.dockerjava.api.model.HostConfig;
 import com.github.dockerjava.api.model.LogConfig;
+import com.github.dockerjava.api.model.Mount;
+import com.github.dockerjava.api.model.MountType;
 import com.github.dockerjava.api.model.Ulimit;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -35,14 +37,19 @@ record Recipe(String serverName, String state, Launcher launcher, GpuAccess gpuA
 
   private static final long MOST_PROCESSES = 16384;
 
-  /** Fills in the creation of a run's container; its name is the caller's affair. */
-  CreateContainerCmd of(Launch launch, InspectImageResponse image, CreateContainerCmd creation) {
+  /**
+   * Fills in the creation of a run's container; its name is the caller's affair.
+   *
+   * @param sources where the engine finds the folders of the run's binds, in their order
+   */
+  CreateContainerCmd of(
+      Launch launch, InspectImageResponse image, List<Path> sources, CreateContainerCmd creation) {
     List<String> entrypoint = new ArrayList<>(launcher.entrypoint());
     entrypoint.addAll(words(launch, image));
     Map<String, String> env = new LinkedHashMap<>(launch.env());
     env.put(RunSpec.WORK_VARIABLE, RunSpec.WORK);
     env.putAll(GpuVariables.inContainer(launch.gpus()));
-    HostConfig host = hostConfig(launch);
+    HostConfig host = hostConfig(launch, sources);
     if (!launch.gpus().isEmpty()) {
       addGpus(launch.gpus(), host, env);
     }
@@ -69,15 +76,16 @@ record Recipe(String serverName, String state, Launcher launcher, GpuAccess gpuA
     return creation;
   }
 
-  private HostConfig hostConfig(Launch launch) {
-    List<Bind> binds = new ArrayList<>();
+  private HostConfig hostConfig(Launch launch, List<Path> sources) {
+    List<Mount> mounts = new ArrayList<>();
     // A pipe can be written to on a mount that is read-only, but not replaced by something else.
-    binds.add(Bind.parse(launch.folder().io() + ":" + Launcher.IO + ":ro"));
-    binds.add(Bind.parse(launch.folder().mark() + ":" + Launcher.MARK));
-    binds.add(Bind.parse(launch.folder().work() + ":/work"));
-    launcher.bind().map(Bind::parse).ifPresent(binds::add);
-    for (Launch.Bind bind : launch.binds()) {
-      binds.add(Bind.parse(bind.source() + ":" + bind.target() + (bind.readOnly() ? ":ro" : "")));
+    mounts.add(mount(launch.folder().io(), Launcher.IO, true));
+    mounts.add(mount(launch.folder().mark(), Launcher.MARK, false));
+    mounts.add(mount(launch.folder().work(), RunSpec.WORK, false));
+    launcher.busybox().ifPresent(path -> mounts.add(mount(path, Launcher.BUSYBOX, true)));
+    for (int i = 0; i < sources.size(); i++) {
+      Launch.Bind bind = launch.binds().get(i);
+      mounts.add(mount(sources.get(i), bind.target(), bind.readOnly()));
     }
     HostConfig host =
         HostConfig.newHostConfig()
@@ -91,7 +99,7 @@ record Recipe(String serverName, String state, Launcher launcher, GpuAccess gpuA
             .withSecurityOpts(List.of("no-new-privileges"))
             .withCapDrop(Capability.ALL)
             .withPidsLimit(launch.limits().processes().orElse(MOST_PROCESSES))
-            .withBinds(binds)
+            .withMounts(mounts)
             // The output goes by the run's own pipes.
             .withLogConfig(new LogConfig(LogConfig.LoggingType.NONE))
             .withUlimits(
@@ -102,6 +110,15 @@ record Recipe(String serverName, String state, Launcher launcher, GpuAccess gpuA
     launch.limits().cpus().ifPresent(cpus -> host.withNanoCPUs((long) (cpus * 1e9)));
     launch.limits().sharedMemory().ifPresent(host::withShmSize);
     return host;
+  }
+
+  // Never as text, in which a path could say more than a path.
+  private static Mount mount(Path source, String target, boolean readOnly) {
+    return new Mount()
+        .withType(MountType.BIND)
+        .withSource(source.toString())
+        .withTarget(target)
+        .withReadOnly(readOnly);
   }
 
   private void addGpus(List<HeldGpu> gpus, HostConfig host, Map<String, String> env) {

@@ -2,7 +2,7 @@ package berth.server.run.process;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.server.run.GpuVariables;
+import berth.server.reservation.KernelFiles;
 import berth.server.run.Launch;
 import berth.server.run.RunFolder;
 import berth.server.run.RunSpec;
@@ -38,53 +38,38 @@ import org.slf4j.LoggerFactory;
 public final class ProcessRuntime implements Runtime {
   private static final Logger log = LoggerFactory.getLogger(ProcessRuntime.class);
 
-  // Signals are sent to the group of which this shell is the leader. It must survive them, and its
-  // child must not: what a shell catches, its children have by default. An advantage that the
-  // daemon
-  // has when memory is short goes to the shell, but not to the program.
-  private static final String SCRIPT =
-      """
-      trap : HUP INT QUIT USR1 USR2 TERM ALRM
-      cd "$1" || exit 1
-      (set -C; : >../mark/once) 2>/dev/null || exit 1
-      shift
-      join=$1 dir=$2
-      shift 2
-      eval "$join" || exit 1
-      echo $$ >pid.new && mv pid.new pid
-      (
-        { echo 0 >/proc/self/oom_score_adj; } 2>/dev/null
-        # A signal that came before this process did not reach it.
-        if [ -e end ]; then
-          read -r code <end
-          exit "$code"
-        fi
-        cd "$dir" && exec "$@"
-      ) </dev/null >stdout 2>stderr
-      echo $? >exit.new
-      mv exit.new exit
-      """;
-
   private static final int NOT_THERE = 137;
+
+  // Those below lead to root by way of what belongs to them: the engine's socket, disks, passwords.
+  private static final int FIRST_OF_PEOPLE = 1000;
+
+  // "users", the first group of everybody on some systems.
+  private static final int GROUP_OF_PEOPLE = 100;
 
   /** The exit code of a program that one of these signals ends. */
   private static final Map<String, Integer> ENDING = Map.of("TERM", 143, "KILL", 137);
 
   private final Function<String, RunFolder> folders;
-  private final boolean root = "root".equals(System.getProperty("user.name"));
+  private final boolean root = KernelFiles.isRoot();
+  private final boolean allowRoot;
   private final Map<String, Process> children = new ConcurrentHashMap<>();
 
   /**
    * @param folders where a run is
+   * @param allowRoot whether programs may run as root, and as users and groups of the system
    */
-  public ProcessRuntime(Function<String, RunFolder> folders) {
+  public ProcessRuntime(Function<String, RunFolder> folders, boolean allowRoot) {
     this.folders = folders;
-    log.warn("runs: plain processes, no isolation: they can do what this user can");
+    this.allowRoot = allowRoot;
+    log.warn(
+        "runs: plain processes, no isolation: they can do what {} can",
+        root && !allowRoot ? "the user can that they ask for" : "this user");
   }
 
   @Override
   public Info info() {
-    return new Info("process", "plain processes, no isolation", true, "not restricted");
+    return new Info(
+        "process", "plain processes, no isolation", true, "not restricted", "", List.of());
   }
 
   @Override
@@ -100,6 +85,7 @@ public final class ProcessRuntime implements Runtime {
     if (launch.user().isPresent() && !root) {
       throw invalid("another user is asked for, but only as root can this server change it");
     }
+    checkUser(launch.user());
     if (launch.network() == RunSpec.Network.NONE) {
       throw invalid(
           "no network is asked for, but this server runs plain processes, which have one");
@@ -115,17 +101,49 @@ public final class ProcessRuntime implements Runtime {
     }
   }
 
+  private void checkUser(Optional<RunSpec.User> asked) {
+    if (!root || allowRoot) {
+      return;
+    }
+    if (asked.isEmpty()) {
+      throw denied(
+          "no user asked, and programs must not run as root here: name one with --user UID:GID; the"
+              + " administrator can allow root with --allow-root");
+    }
+    RunSpec.User user = asked.get();
+    String words = "user " + user.uid() + ":" + user.gid() + " asked, but ";
+    if (user.uid() == 0 || user.gid() == 0) {
+      throw denied(
+          words
+              + "programs must not run as root here; the administrator can allow it with"
+              + " --allow-root");
+    }
+    if (user.uid() < FIRST_OF_PEOPLE
+        || user.gid() < FIRST_OF_PEOPLE && user.gid() != GROUP_OF_PEOPLE) {
+      throw denied(
+          words
+              + "users and groups below "
+              + FIRST_OF_PEOPLE
+              + " are the system's, and some are as good as root (group "
+              + GROUP_OF_PEOPLE
+              + " is not); the administrator can allow them with --allow-root");
+    }
+  }
+
   @Override
   public Created create(Launch launch, Progress progress) {
+    // It may have been accepted when more was allowed.
+    checkUser(launch.user());
     RunFolder folder = launch.folder();
     try {
-      // The shell that opens the pipes is this user's; the program gets into its own folder only.
+      // The shell that opens the pipes is this user's; the program gets into its own folder only,
+      // and there in a way that opens none of those around it.
       Files.setPosixFilePermissions(folder.io(), PosixFilePermissions.fromString("rwx------"));
       Files.setPosixFilePermissions(folder.mark(), PosixFilePermissions.fromString("rwx------"));
-      if (launch.user().isPresent()) {
-        Files.setPosixFilePermissions(folder.path(), PosixFilePermissions.fromString("rwx--x--x"));
-      }
       Files.setPosixFilePermissions(folder.work(), PosixFilePermissions.fromString("rwx------"));
+      // So that its process and its end are known also if the disk is full by then.
+      Files.writeString(folder.io().resolve("pid.new"), ProgramCommand.ROOM);
+      Files.writeString(folder.io().resolve("exit.new"), ProgramCommand.ROOM);
     } catch (IOException e) {
       throw new BerthException(Reason.UNAVAILABLE, "cannot prepare " + folder.path(), e);
     }
@@ -139,15 +157,13 @@ public final class ProcessRuntime implements Runtime {
     if (!folder.started()) {
       Optional<Cgroup> group = Cgroup.create(launch.runId());
       limit(launch, group, notEnforced);
-      ProcessBuilder shell = new ProcessBuilder(command(launch, group));
-      shell.environment().clear();
-      shell.environment().put("PATH", System.getenv().getOrDefault("PATH", "/usr/bin:/bin"));
-      shell.environment().putAll(launch.env());
-      shell.environment().put(RunSpec.WORK_VARIABLE, folder.work().toString());
-      shell.environment().putAll(GpuVariables.onHost(launch.gpus()));
-      shell.directory(folder.path().toFile());
-      shell.redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD);
       try {
+        ProgramCommand command = new ProgramCommand(launch, group);
+        ProcessBuilder shell = new ProcessBuilder(command.words());
+        shell.environment().clear();
+        shell.environment().putAll(command.environment());
+        shell.directory(folder.path().toFile());
+        shell.redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD);
         Process process = shell.start();
         process.getOutputStream().close();
         children.put(launch.runId(), process);
@@ -160,43 +176,6 @@ public final class ProcessRuntime implements Runtime {
     Process child = children.get(launch.runId());
     OptionalInt pid = child != null ? OptionalInt.of((int) child.pid()) : living(launch.runId());
     return new Running("", pid, false, notEnforced);
-  }
-
-  private List<String> command(Launch launch, Optional<Cgroup> group) {
-    RunFolder folder = launch.folder();
-    List<String> words = new ArrayList<>(List.of("setsid", "sh", "-c", SCRIPT, launch.runId()));
-    words.add(folder.io().toString());
-    words.add(group.map(Cgroup::joinScript).orElse(":"));
-    words.add(workingDir(launch));
-    launch
-        .user()
-        .ifPresent(
-            user ->
-                words.addAll(
-                    List.of(
-                        "setpriv",
-                        "--reuid=" + user.uid(),
-                        "--regid=" + user.gid(),
-                        "--clear-groups",
-                        "--no-new-privs",
-                        "--")));
-    launch.entrypoint().ifPresent(words::addAll);
-    launch.command().stream().map(word -> onHost(word, launch)).forEach(words::add);
-    return words;
-  }
-
-  private static String workingDir(Launch launch) {
-    return onHost(launch.workingDir(), launch);
-  }
-
-  // There is no /work but the run's own.
-  private static String onHost(String path, Launch launch) {
-    if (path.equals("/work")) {
-      return launch.folder().work().toString();
-    }
-    return path.startsWith("/work/")
-        ? launch.folder().work() + path.substring("/work".length())
-        : path;
   }
 
   private static void limit(Launch launch, Optional<Cgroup> group, List<String> notEnforced) {
@@ -266,12 +245,19 @@ public final class ProcessRuntime implements Runtime {
     }
   }
 
-  /** The shell that watches a program, if it lives. */
+  /**
+   * The shell that watches a program, if it lives: the very process, not a later one of the same
+   * id.
+   */
   private OptionalInt living(String runId) {
     try {
-      int pid = Integer.parseInt(Files.readString(folders.apply(runId).io().resolve("pid")).trim());
-      String command = Files.readString(Path.of("/proc/" + pid + "/cmdline"));
-      return command.contains(runId) ? OptionalInt.of(pid) : OptionalInt.empty();
+      String[] noted = Files.readString(folders.apply(runId).io().resolve("pid")).trim().split(" ");
+      int pid = Integer.parseInt(noted[0]);
+      return noted.length == 3
+              && KernelFiles.startOf(pid).equals(OptionalLong.of(Long.parseLong(noted[1])))
+              && KernelFiles.bootId().equals(noted[2])
+          ? OptionalInt.of(pid)
+          : OptionalInt.empty();
     } catch (IOException | NumberFormatException e) {
       return OptionalInt.empty();
     }
@@ -293,7 +279,7 @@ public final class ProcessRuntime implements Runtime {
       return;
     }
     try {
-      new ProcessBuilder("kill", "-" + signal, "--", "-" + pid.getAsInt())
+      new ProcessBuilder(HostTools.of("kill"), "-" + signal, "--", "-" + pid.getAsInt())
           .redirectErrorStream(true)
           .redirectOutput(ProcessBuilder.Redirect.DISCARD)
           .start()
@@ -348,6 +334,10 @@ public final class ProcessRuntime implements Runtime {
 
   @Override
   public void close() {}
+
+  private static BerthException denied(String message) {
+    return new BerthException(Reason.DENIED, message);
+  }
 
   private static BerthException invalid(String message) {
     return new BerthException(Reason.INVALID, message);

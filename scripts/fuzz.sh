@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# Fuzzes what reads what others send: tars, requests, YAML, records on disk, datagrams, HTTP, the engine's answers. Fails
+# if a target fails on an input, and names the file with that input.
+#   --minutes N     how long in all, shared by the targets (default: 5)
+#   --runs N        how many inputs for each target, however long that takes
+#   --target NAME   only this one, such as Bundles; may be given more than once
+#   --jobs N        how many targets at once (default: 1)
+#   --together      all targets in one process, so that Jazzer starts once: a look at each, for scripts/test.sh
+#   --list          names the targets
+# What it learns is kept in fuzz/build/fuzz, and the next run goes on from there. GRADLE=... runs another Gradle than the
+# one on the PATH.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/prerequisites.sh
+
+usage() { sed -n 's/^# \{0,1\}//; 2,11p' "$0"; }
+
+# What is guided by coverage: our own code, and the libraries that read for us.
+instrumented='berth.**:org.apache.commons.compress.archivers.tar.**:org.snakeyaml.**:com.google.gson.**'
+instrumented+=':com.github.dockerjava.core.**:io.netty.handler.codec.http.**'
+# Nothing that is read may take longer than this, or more memory than the heap in fuzz/build.gradle.
+longest_seconds=25
+# In kilobytes: a target that writes without an end must not fill the machine.
+largest_file=131072
+
+sources() { find fuzz/src/test/java -name '*FuzzTest.java' | sort; }
+names() { sources | sed 's|.*/||; s|FuzzTest\.java$||'; }
+
+minutes=5
+runs=
+jobs=1
+targets=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --minutes | --runs | --jobs)
+      [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || die "$1 needs a number, not '${2:-}'"
+      printf -v "${1#--}" %s "$2"
+      shift 2
+      ;;
+    --target)
+      names | grep -qxF -e "${2:-}" || die "there is no target '${2:-}': $(names | tr '\n' ' ')"
+      targets+=("$2")
+      shift 2
+      ;;
+    --together)
+      targets=(AllTargets)
+      # More would take most of a minute to load.
+      instrumented='berth.**'
+      shift
+      ;;
+    --list)
+      names
+      exit 0
+      ;;
+    --help | -h)
+      usage
+      exit 0
+      ;;
+    *)
+      usage >&2
+      exit 2
+      ;;
+  esac
+done
+[ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(names)
+
+parts=(jdk)
+[ -n "${GRADLE:-}" ] || parts+=(gradle)
+require "${parts[@]}"
+step "Compiling the targets" "${GRADLE:-gradle}" --no-daemon -q :fuzz:fuzzArguments
+
+if [ -n "$runs" ]; then
+  # The time: else Jazzer ends after five minutes.
+  limits=("-runs=$runs" -max_total_time=0)
+else
+  # Without the seconds that it takes Jazzer to start.
+  seconds=$((minutes * 60 * jobs / ${#targets[@]} - 8))
+  limits=("-max_total_time=$((seconds > 0 ? seconds : 1))")
+fi
+
+# Fuzzes one target, in place of the shell.
+fuzz() {
+  local place=fuzz/build/fuzz/$1 class
+  class=$(find fuzz/src/test/java -name "$1Fuzz*.java" | sed 's|^fuzz/src/test/java/||; s|\.java$||' | tr / .)
+  rm -rf "$place/findings" "$place/tmp"
+  mkdir -p "$place/corpus" "$place/findings" "$place/tmp"
+  ulimit -f $largest_file
+  # Java names files in the characters of its locale.
+  export LC_ALL=C.UTF-8
+  exec "$JAVA_HOME/bin/java" "-Djava.io.tmpdir=$PWD/$place/tmp" @fuzz/build/fuzz.args \
+    com.code_intelligence.jazzer.Jazzer "--target_class=$class" "--instrumentation_includes=$instrumented" \
+    "--custom_hook_includes=$instrumented" "-artifact_prefix=$place/findings/" -timeout=$longest_seconds \
+    -report_slow_units=$longest_seconds -print_final_stats=1 "${limits[@]}" "$place/corpus" >"$place/log" 2>&1
+}
+
+number() { sed -n "s/^stat::$2: *//p" "fuzz/build/fuzz/$1/log" | tail -n 1; }
+
+# Says what has become of a target.
+report() {
+  local name=$1 result=$2 place=fuzz/build/fuzz/$1 finding
+  rm -rf "$place/tmp"
+  finding=$(find "$place/findings" -type f ! -name '*.java' ! -name 'slow-unit*' | head -n 1)
+  if [ "$result" -eq 0 ] && [ -z "$finding" ]; then
+    printf '%-24s %10d inputs, %6d a second, no finding\n' "$name" "$(number "$name" number_of_executed_units)" \
+      "$(number "$name" average_exec_per_sec)"
+    return 0
+  fi
+  failed=$((failed + 1))
+  printf '%-24s FAILED after %s inputs\n' "$name" "$(number "$name" number_of_executed_units)"
+  grep -m 1 -A 8 -E '^== Java Exception|^ERROR|^Exception in' "$place/log" | sed 's/^/  /' || tail -n 5 "$place/log"
+  printf '  input: %s\n  log: %s\n' "${finding:-none}" "$place/log"
+}
+
+failed=0
+declare -A running=()
+trap 'kill "${!running[@]}" 2>/dev/null || true; wait' EXIT
+trap 'exit 130' INT TERM
+
+# Waits until fewer than so many run.
+await_fewer() {
+  local process result
+  while [ ${#running[@]} -ge "$1" ]; do
+    result=0
+    wait -n -p process "${!running[@]}" || result=$?
+    report "${running[$process]}" $result
+    unset "running[$process]"
+  done
+}
+
+for target in "${targets[@]}"; do
+  await_fewer "$jobs"
+  fuzz "$target" &
+  running[$!]=$target
+done
+await_fewer 1
+[ $failed -eq 0 ] || die "$failed of ${#targets[@]} targets failed; add their inputs to fuzz/src/test/resources once mended"

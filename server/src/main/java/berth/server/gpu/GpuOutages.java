@@ -1,0 +1,194 @@
+package berth.server.gpu;
+
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Which GPUs are out of service, and until when. The driver's word decides where it has one: a GPU
+ * is out while the driver asks for a recovery action. Without, a critical error decides by {@link
+ * XidCatalogue}, and then the GPU is out until the machine is restarted, the driver has asked for a
+ * reset and answers again, or the administrator says so: a GPU that gets no work reports no errors,
+ * so time heals nothing. Not thread-safe.
+ */
+final class GpuOutages {
+  private static final Logger log = LoggerFactory.getLogger(GpuOutages.class);
+
+  private final Map<String, Outage> outages;
+  // Errors since the last sample, where the driver will say what they mean.
+  private final Map<String, Xid> unexplained = new HashMap<>();
+  // The driver's word, for each GPU that answered when it was last read.
+  private final Map<String, Optional<RecoveryAction>> answers = new HashMap<>();
+  // GPUs that answered nothing but that they need a reset.
+  private final Set<String> resetRequired = new HashSet<>();
+
+  /**
+   * @param outages by the GPU's UUID
+   */
+  GpuOutages(Map<String, Outage> outages) {
+    this.outages = new HashMap<>(outages);
+  }
+
+  Map<String, Outage> all() {
+    return Map.copyOf(outages);
+  }
+
+  /** Takes notice of an error that is not a program's fault. */
+  void report(Xid xid) {
+    String uuid = xid.uuid();
+    outages.computeIfPresent(
+        uuid,
+        (id, known) ->
+            new Outage(
+                known.action(), known.reason(), known.driverTells(), /* overridden= */ false));
+    if (answers.getOrDefault(uuid, Optional.empty()).isPresent()) {
+      unexplained.put(uuid, xid);
+    } else {
+      lookUp(xid);
+    }
+  }
+
+  /** The GPU as it is after {@link #report}, until it is read again. */
+  Gpu afterReport(Gpu gpu) {
+    Xid xid = unexplained.get(gpu.uuid());
+    if (xid != null && gpu.health().healthy()) {
+      return gpu.withHealth(new GpuHealth(GpuHealth.State.SICK, xid.toString()));
+    }
+    Outage outage = outages.get(gpu.uuid());
+    if (outage == null) {
+      return gpu;
+    }
+    return answers.containsKey(gpu.uuid()) ? outOfService(gpu, outage) : needing(gpu, outage);
+  }
+
+  /** Judges a GPU as the source has read it. */
+  Gpu judge(Gpu gpu) {
+    GpuHealth said = gpu.health();
+    if (!said.healthy()) {
+      return judgeSilent(gpu);
+    }
+    answers.put(gpu.uuid(), said.action());
+    Xid xid = unexplained.remove(gpu.uuid());
+    if (said.action().isPresent()) {
+      hear(gpu.uuid(), said.action().get(), Optional.ofNullable(xid));
+    } else if (xid != null) {
+      lookUp(xid);
+    }
+    boolean wasReset = resetRequired.remove(gpu.uuid());
+    if (wasReset && said.action().isEmpty()) {
+      outages.computeIfPresent(
+          gpu.uuid(),
+          (id, outage) -> outage.action() == RecoveryAction.NODE_REBOOT ? outage : null);
+    }
+    Outage outage = outages.get(gpu.uuid());
+    return outage == null ? gpu : outOfService(gpu, outage);
+  }
+
+  /**
+   * Puts a GPU back into service by the administrator's word.
+   *
+   * @param gpu as it was last judged
+   * @param force in spite of the driver's word
+   * @throws BerthException if that would be in vain, or against the driver's word
+   */
+  Gpu heal(Gpu gpu, boolean force) {
+    String uuid = gpu.uuid();
+    Optional<RecoveryAction> word = answers.get(uuid);
+    if (word == null || gpu.health().state() == GpuHealth.State.UNKNOWN) {
+      throw new BerthException(
+          Reason.CONFLICT,
+          "GPU " + gpu.index() + " does not answer, so it cannot be used: " + gpu.health());
+    }
+    unexplained.remove(uuid);
+    Outage outage = outages.get(uuid);
+    boolean asked = word.isPresent() && word.get() != RecoveryAction.NONE;
+    if (outage == null || !asked) {
+      outages.remove(uuid);
+      return gpu.withHealth(GpuHealth.answering(word));
+    }
+    if (!force && !outage.overridden()) {
+      throw new BerthException(
+          Reason.CONFLICT,
+          "the driver asks for "
+              + outage.action().need()
+              + " of GPU "
+              + gpu.index()
+              + " ("
+              + outage.reason()
+              + "): "
+              + outage.action().advice(gpu.index(), true)
+              + "; it then comes back by itself (--force uses it as it is)");
+    }
+    outages.put(uuid, outage.override());
+    return outOfService(gpu, outage.override());
+  }
+
+  // A lost GPU is lost, whatever it reported before.
+  private Gpu judgeSilent(Gpu gpu) {
+    answers.remove(gpu.uuid());
+    Optional<RecoveryAction> word = gpu.health().action();
+    if (word.isPresent() && !gpu.uuid().isEmpty()) {
+      resetRequired.add(gpu.uuid());
+    }
+    Outage outage = outages.get(gpu.uuid());
+    if (outage != null) {
+      return needing(gpu, outage);
+    }
+    return word.isEmpty()
+        ? gpu
+        : gpu.withHealth(
+            gpu.health()
+                .needing(word.get(), word.get().advice(gpu.index(), /* driverTells= */ true)));
+  }
+
+  /** The driver's word replaces whatever was known. */
+  private void hear(String uuid, RecoveryAction word, Optional<Xid> xid) {
+    if (word == RecoveryAction.NONE) {
+      outages.remove(uuid);
+      return;
+    }
+    Optional<Outage> known = Optional.ofNullable(outages.get(uuid));
+    String reason =
+        xid.map(Xid::toString)
+            .or(() -> known.map(Outage::reason))
+            .orElse("the driver reports that it has to be recovered");
+    boolean overridden =
+        xid.isEmpty() && known.filter(old -> old.overridden() && old.action() == word).isPresent();
+    outages.put(uuid, new Outage(word, reason, true, overridden));
+  }
+
+  private void lookUp(Xid xid) {
+    XidCatalogue.Entry entry = xid.entry();
+    log.warn("{}: {}; it needs {}: {}", xid.uuid(), xid, entry.action().need(), entry.why());
+    if (entry.action() == RecoveryAction.NONE) {
+      return;
+    }
+    Outage added = new Outage(entry.action(), xid.toString(), false, false);
+    outages.merge(
+        xid.uuid(),
+        added,
+        (known, now) -> known.action().orWorse(now.action()) == known.action() ? known : now);
+  }
+
+  private static Gpu outOfService(Gpu gpu, Outage outage) {
+    GpuHealth verdict =
+        outage.overridden()
+            ? GpuHealth.HEALTHY
+            : new GpuHealth(GpuHealth.State.SICK, outage.reason());
+    return gpu.withHealth(
+        verdict.needing(
+            outage.action(), outage.action().advice(gpu.index(), outage.driverTells())));
+  }
+
+  private static Gpu needing(Gpu gpu, Outage outage) {
+    return gpu.withHealth(
+        gpu.health()
+            .needing(outage.action(), outage.action().advice(gpu.index(), outage.driverTells())));
+  }
+}

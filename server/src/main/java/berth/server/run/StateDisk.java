@@ -1,0 +1,80 @@
+package berth.server.run;
+
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import java.io.IOException;
+import java.nio.file.FileStore;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Optional;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** The disk that the state folder is on, and how much of it is left alone. Any thread may call. */
+final class StateDisk {
+  private static final Logger log = LoggerFactory.getLogger(StateDisk.class);
+  private static final long DEFAULT_LEAST = 1L << 30;
+  private static final int DEFAULT_SHARE = 20;
+
+  private final String serverName;
+  private final Path folder;
+  private final Optional<Long> least;
+
+  /**
+   * @param least bytes below which nothing new is taken; empty: 1 GiB, or a twentieth of the disk
+   *     if that is less
+   */
+  StateDisk(String serverName, Path folder, Optional<Long> least) {
+    this.serverName = serverName;
+    this.folder = folder;
+    this.least = least;
+  }
+
+  /**
+   * Refuses something new that takes room.
+   *
+   * @throws BerthException UNAVAILABLE if there is too little
+   */
+  void check(String what) {
+    try {
+      FileStore disk = Files.getFileStore(folder);
+      if (disk.getUsableSpace() < least(disk)) {
+        throw new BerthException(
+            Reason.UNAVAILABLE,
+            what
+                + " is refused: "
+                + serverName
+                + " has "
+                + megabytes(disk.getUsableSpace())
+                + " left on the disk of "
+                + folder
+                + ", less than "
+                + megabytes(least(disk))
+                + " (--least-free-disk); remove old runs with 'berth rm', or free space there");
+      }
+    } catch (IOException e) {
+      throw new BerthException(Reason.UNAVAILABLE, "cannot look at the disk of " + folder, e);
+    }
+  }
+
+  /** Whether there is so little left that whatever failed may have failed for that. */
+  boolean isShort() {
+    try {
+      FileStore disk = Files.getFileStore(folder);
+      return disk.getUsableSpace() < least(disk);
+    } catch (IOException e) {
+      log.warn("cannot look at the disk of {}: {}", folder, e.toString());
+      return true;
+    }
+  }
+
+  private long least(FileStore disk) throws IOException {
+    return least.isPresent()
+        ? least.get()
+        : Math.min(DEFAULT_LEAST, disk.getTotalSpace() / DEFAULT_SHARE);
+  }
+
+  private static String megabytes(long bytes) {
+    return bytes / (1 << 20) + " MiB";
+  }
+}

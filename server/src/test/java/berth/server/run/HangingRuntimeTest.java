@@ -1,0 +1,158 @@
+package berth.server.run;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.awaitility.Awaitility.await;
+
+import berth.command.Vitals;
+import berth.metrics.Metrics;
+import berth.rpc.Reason;
+import berth.server.gpu.GpuMonitor;
+import berth.server.reservation.Reservations;
+import berth.server.run.RunRecord.ExitReason;
+import berth.server.run.process.ProcessRuntime;
+import berth.server.state.DurableFiles;
+import berth.v1.Limits;
+import berth.v1.RunCodeRequest;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Optional;
+import java.util.OptionalLong;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** What an engine that does not answer must not stop. */
+class HangingRuntimeTest {
+  private static final Duration PATIENCE = Duration.ofSeconds(60);
+
+  @TempDir private Path folder;
+  private final CountDownLatch released = new CountDownLatch(1);
+  private final DurableFiles durable = Disks.durable();
+  private GpuMonitor gpus;
+  private Reservations reservations;
+  private Hanging runtime;
+  private Runs runs;
+
+  @BeforeEach
+  void open() throws Exception {
+    Path locks = Files.createDirectory(folder.resolve("locks"));
+    Path state = folder.resolve("state");
+    gpus =
+        GpuMonitor.ofSimulation(
+            "1", "gpu01", new GpuMonitor.Timing(Duration.ofMillis(50), Duration.ofSeconds(5)));
+    gpus.awaitFirstSample(PATIENCE);
+    Metrics metrics = new Metrics();
+    reservations =
+        Reservations.open(
+            new Reservations.Settings("gpu01", locks, state, "20000-20999", false),
+            gpus,
+            durable,
+            new Vitals(),
+            metrics);
+    runtime = new Hanging(new ProcessRuntime(id -> Runs.folder(state, id), true), released);
+    runs =
+        Runs.open(
+            new Runs.Settings(
+                "gpu01",
+                state,
+                Services.none(),
+                MountRules.none(),
+                new UidRange(2_100_000_000, 2_100_009_999),
+                Duration.ofMillis(300),
+                1 << 20,
+                Duration.ofDays(1),
+                1 << 20,
+                Disks.PLENTY,
+                false),
+            reservations,
+            gpus,
+            runtime,
+            durable,
+            new Vitals(),
+            metrics);
+  }
+
+  @AfterEach
+  void close() {
+    released.countDown();
+    runs.close();
+    reservations.close();
+    gpus.close();
+    durable.close();
+  }
+
+  /** The memory of a run is asked of the engine every two seconds. */
+  @Test
+  void timeLimitsGoOnWhileTheEngineDoesNotSayHowMuchMemoryARunUses() throws Exception {
+    Run run = submit();
+    assertThat(runtime.peakAsked.await(60, TimeUnit.SECONDS)).isTrue();
+    await().atMost(PATIENCE).until(() -> run.cleaned().isDone());
+    assertThat(run.view().record().ended().orElseThrow().reason()).isEqualTo(ExitReason.TIME_LIMIT);
+  }
+
+  @Test
+  void aRequestIsRefusedFromWhatIsKnownWhenTheEngineDoesNotAnswer() {
+    runtime.problem = Optional.of("no Docker engine answers");
+    // Somebody looks every few seconds.
+    await().atMost(PATIENCE).until(() -> runs.load().problem().isPresent());
+    runtime.hangs = true;
+    assertThatThrownBy(this::submit)
+        .hasMessageMatching("no Docker engine answers|the container engine does not answer")
+        .extracting("reason")
+        .isEqualTo(Reason.UNAVAILABLE);
+  }
+
+  private Run submit() {
+    RunCodeRequest request =
+        RunCodeRequest.newBuilder()
+            .addAllCommand(List.of("sleep", "1000"))
+            .setDetached(true)
+            .setLimits(
+                Limits.newBuilder()
+                    .setTime(com.google.protobuf.Duration.newBuilder().setSeconds(1)))
+            .build();
+    return runs.submit(request).run();
+  }
+
+  /** Runs processes, and hangs where an engine would. */
+  private static final class Hanging extends ForwardingRuntime {
+    private final CountDownLatch released;
+    private final CountDownLatch peakAsked = new CountDownLatch(1);
+    private volatile Optional<String> problem = Optional.empty();
+    private volatile boolean hangs;
+
+    Hanging(Runtime real, CountDownLatch released) {
+      super(real);
+      this.released = released;
+    }
+
+    private void hang() {
+      try {
+        released.await();
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+      }
+    }
+
+    @Override
+    public Optional<String> problem() {
+      if (hangs) {
+        hang();
+      }
+      return problem;
+    }
+
+    @Override
+    public OptionalLong peakMemory(String runId) {
+      peakAsked.countDown();
+      hang();
+      return OptionalLong.empty();
+    }
+  }
+}

@@ -1,0 +1,181 @@
+package berth.server.run.process;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatCode;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.awaitility.Awaitility.await;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.server.reservation.KernelFiles;
+import berth.server.reservation.Reservation.Owner;
+import berth.server.run.Launch;
+import berth.server.run.Limits;
+import berth.server.run.RunFolder;
+import berth.server.run.RunSpec;
+import berth.server.run.Runtime;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalDouble;
+import java.util.OptionalLong;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Plain processes, and whose they may be. */
+class ProcessRuntimeTest {
+  private static final Duration PATIENCE = Duration.ofSeconds(30);
+
+  private final String id = "run-" + ProcessHandle.current().pid() + "-" + System.nanoTime();
+
+  @TempDir private Path folder;
+  private RunFolder run;
+
+  @BeforeEach
+  void make() throws IOException {
+    run = new RunFolder(folder.resolve(id));
+    for (Path path : List.of(run.io(), run.mark(), run.work())) {
+      Files.createDirectories(path);
+    }
+  }
+
+  @AfterEach
+  void remove() {
+    runtime(true).remove(id);
+  }
+
+  @Test
+  void rootIsRootByWhateverName() {
+    assumeTrue(KernelFiles.isRoot(), "needs root");
+    String name = System.getProperty("user.name");
+    System.setProperty("user.name", "toor");
+    try {
+      assertThatThrownBy(() -> runtime(false).check(launch(Optional.empty())))
+          .hasMessageStartingWith("no user asked, and programs must not run as root here");
+      assertThatCode(() -> runtime(false).check(launch(1000, 1000))).doesNotThrowAnyException();
+    } finally {
+      System.setProperty("user.name", name);
+    }
+  }
+
+  @ParameterizedTest
+  @CsvSource({"65534,999", "65534,6", "999,65534", "1,1", "100,1000", "65534,101"})
+  void usersAndGroupsOfTheSystemAreRefused(int uid, int gid) {
+    assumeTrue(KernelFiles.isRoot(), "needs root");
+    Launch launch = launch(uid, gid);
+
+    for (Runnable attempt :
+        List.<Runnable>of(
+            () -> runtime(false).check(launch),
+            // Of one that was accepted when more was allowed.
+            () -> runtime(false).create(launch, null))) {
+      assertThatThrownBy(attempt::run)
+          .isInstanceOfSatisfying(
+              BerthException.class,
+              refused -> assertThat(refused.reason()).isEqualTo(Reason.DENIED))
+          .hasMessage(
+              "user "
+                  + uid
+                  + ":"
+                  + gid
+                  + " asked, but users and groups below 1000 are the system's, and some are as good"
+                  + " as root (group 100 is not); the administrator can allow them with"
+                  + " --allow-root");
+    }
+    assertThatCode(() -> runtime(true).check(launch)).doesNotThrowAnyException();
+  }
+
+  @ParameterizedTest
+  @CsvSource({"65534,65534", "1000,1000", "1000,100", "2147483647,2147483647"})
+  void usersAndGroupsOfPeopleAreTaken(int uid, int gid) {
+    assumeTrue(KernelFiles.isRoot(), "needs root");
+    assertThatCode(() -> runtime(false).check(launch(uid, gid))).doesNotThrowAnyException();
+  }
+
+  @Test
+  void aProgramOfAnEarlierDaemonIsFoundAgain() throws Exception {
+    ProcessRuntime earlier = runtime(true);
+    Runtime.Running running = earlier.start(launch(Optional.empty()));
+    await().atMost(PATIENCE).until(() -> Files.exists(run.work().resolve("begun")));
+
+    ProcessRuntime later = runtime(true);
+
+    assertThat(later.start(launch(Optional.empty())).pid()).isEqualTo(running.pid());
+    later.signal(id, "TERM");
+    assertTimeoutPreemptively(PATIENCE, () -> assertThat(later.await(id).code()).isEqualTo(143));
+    assertTimeoutPreemptively(PATIENCE, () -> assertThat(earlier.await(id).code()).isEqualTo(143));
+  }
+
+  /** The words are those of the note, with the id, the start and the boot of another process. */
+  @ParameterizedTest
+  @ValueSource(strings = {"%d", "%d %d", "%d 1%d %s", "%d %d another-%s", "%d x%d %s"})
+  void anotherProcessOfTheSameIdIsNotTheProgram(String note) throws Exception {
+    Process other = new ProcessBuilder("setsid", "sh", "-c", "read -r line", id).start();
+    try {
+      int pid = (int) other.pid();
+      Files.writeString(
+          run.io().resolve("pid"),
+          note.formatted(pid, KernelFiles.startOf(pid).getAsLong(), KernelFiles.bootId()) + "\n");
+
+      ProcessRuntime runtime = runtime(true);
+      runtime.signal(id, "TERM");
+      Runtime.Exit exit = assertTimeoutPreemptively(PATIENCE, () -> runtime.await(id));
+
+      assertThat(exit.lost()).isEqualTo("somebody killed the shell that watched it");
+      other.getOutputStream().write('\n');
+      other.getOutputStream().flush();
+      assertThat(other.waitFor(PATIENCE.toSeconds(), TimeUnit.SECONDS)).isTrue();
+      assertThat(other.exitValue()).as("ends by itself").isZero();
+    } finally {
+      other.destroyForcibly().waitFor();
+    }
+  }
+
+  private ProcessRuntime runtime(boolean allowRoot) {
+    return new ProcessRuntime(run -> new RunFolder(folder.resolve(run)), allowRoot);
+  }
+
+  private Launch launch(int uid, int gid) {
+    return launch(Optional.of(new RunSpec.User(uid, gid)));
+  }
+
+  private Launch launch(Optional<RunSpec.User> user) {
+    return new Launch(
+        id,
+        run,
+        Optional.empty(),
+        false,
+        Optional.empty(),
+        List.of("sh", "-c", ": >begun; while :; do sleep 0.02; done"),
+        Map.of(),
+        RunSpec.WORK,
+        user,
+        RunSpec.Network.HOST,
+        List.of(),
+        new Limits(
+            Optional.empty(),
+            Optional.empty(),
+            Duration.ofSeconds(1),
+            OptionalLong.empty(),
+            OptionalDouble.empty(),
+            OptionalLong.empty(),
+            OptionalLong.empty(),
+            Optional.empty()),
+        Map.of(),
+        List.of(),
+        new Owner("ada", "desk"),
+        "");
+  }
+}
