@@ -360,7 +360,7 @@ class TrainingClustersTest {
 
   @Test
   void whoHasNoImageIsNamed() throws IOException {
-    String image = "berth-test/only-elsewhere:1";
+    String image = "berth.invalid/only-elsewhere:1";
     for (int number : new int[] {1, 3}) {
       machines.machine(number).engine().docker("tag", Engine.IMAGE, image);
     }
@@ -376,7 +376,7 @@ class TrainingClustersTest {
           .matches(
               "berth: test failed after \\d+s: worker:\\d on gpu02 could not be started: image "
                   + image
-                  + " is not on this server and cannot be fetched: .*");
+                  + " is not on this server and cannot be fetched: it is never fetched; .*");
       assertThat(shown.err()).doesNotContain("could not be released");
     } finally {
       for (int number : new int[] {1, 3}) {

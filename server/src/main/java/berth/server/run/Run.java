@@ -752,7 +752,9 @@ final class Run {
   private void waitOut(ServerTrouble trouble, Throwable failure) throws InterruptedException {
     leaveIfClosed();
     BerthException why = ServerTrouble.of(failure).orElseThrow(() -> unchecked(failure));
+    boolean fetching;
     synchronized (this) {
+      fetching = pull.isPresent();
       pull = Optional.empty();
     }
     if (record().phase().isAtLeast(Phase.RUNNING) || folder.started()) {
@@ -763,8 +765,8 @@ final class Run {
     if (record().stop().isPresent()) {
       throw stopped();
     }
-    if (trouble.lastsTooLong()) {
-      throw why;
+    if (trouble.lastsTooLong(fetching)) {
+      throw fetching ? new BerthException(Reason.NOT_FOUND, why.getMessage(), why) : why;
     }
     if (waitsBecause(why.getMessage())) {
       log.warn("{} waits for this server: {}", id(), why.getMessage());

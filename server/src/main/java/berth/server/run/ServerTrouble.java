@@ -81,13 +81,18 @@ final class ServerTrouble {
     return false;
   }
 
-  /** Notes a failure; says whether it is to be waited for no longer. */
-  boolean lastsTooLong() {
+  /**
+   * Notes a failure; says whether it is to be waited for no longer.
+   *
+   * @param fetching whether an image could not be fetched: its registry may be away, or may not
+   *     exist, which looks the same
+   */
+  boolean lastsTooLong(boolean fetching) {
     long now = nanos.getAsLong();
     if (since.isEmpty()) {
       since = Optional.of(now);
     }
-    return now - since.get() >= atMost.toNanos();
+    return now - since.get() >= (fetching ? SHORTEST : atMost).toNanos();
   }
 
   /** The pause before the next try: longer each time. */

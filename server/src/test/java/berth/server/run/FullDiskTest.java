@@ -57,7 +57,7 @@ class FullDiskTest {
   @BeforeEach
   void open() throws Exception {
     Files.createDirectory(folder.resolve("locks"));
-    disk = new SmallDisk(Files.createDirectory(folder.resolve("state")));
+    disk = new SmallDisk(Files.createDirectory(OneServer.state(folder)));
     starts = folder.resolve("starts");
     gate = folder.resolve("gate");
     gpus =
@@ -241,31 +241,15 @@ class FullDiskTest {
   }
 
   private void start() {
-    Path state = folder.resolve("state");
+    Path state = OneServer.state(folder);
     Metrics metrics = new Metrics();
-    reservations =
-        Reservations.open(
-            new Reservations.Settings(
-                "gpu01", folder.resolve("locks"), state, "20000-20999", false),
-            gpus,
-            durable,
-            new Vitals(),
-            metrics);
+    reservations = OneServer.reservations(folder, gpus, durable, metrics);
     runs =
         Runs.open(
-            new Runs.Settings(
-                "gpu01",
-                state,
-                Services.none(),
-                MountRules.none(),
-                new UidRange(2_100_000_000, 2_100_009_999),
-                Duration.ofMillis(300),
-                1 << 20,
-                Duration.ofDays(1),
-                1 << 20,
+            OneServer.settings(
+                folder,
                 new Runs.Storage(
-                    Long.MAX_VALUE, Optional.empty(), Optional.empty(), 100, 100, Long.MAX_VALUE),
-                false),
+                    Long.MAX_VALUE, Optional.empty(), Optional.empty(), 100, 100, Long.MAX_VALUE)),
             reservations,
             gpus,
             new Filling(new ProcessRuntime(id -> Runs.folder(state, id), true)),

@@ -42,34 +42,17 @@ class HangingRuntimeTest {
   @BeforeEach
   void open() throws Exception {
     Path locks = Files.createDirectory(folder.resolve("locks"));
-    Path state = folder.resolve("state");
+    Path state = OneServer.state(folder);
     gpus =
         GpuMonitor.ofSimulation(
             "1", "gpu01", new GpuMonitor.Timing(Duration.ofMillis(50), Duration.ofSeconds(5)));
     gpus.awaitFirstSample(PATIENCE);
     Metrics metrics = new Metrics();
-    reservations =
-        Reservations.open(
-            new Reservations.Settings("gpu01", locks, state, "20000-20999", false),
-            gpus,
-            durable,
-            new Vitals(),
-            metrics);
+    reservations = OneServer.reservations(folder, gpus, durable, metrics);
     runtime = new Hanging(new ProcessRuntime(id -> Runs.folder(state, id), true), released);
     runs =
         Runs.open(
-            new Runs.Settings(
-                "gpu01",
-                state,
-                Services.none(),
-                MountRules.none(),
-                new UidRange(2_100_000_000, 2_100_009_999),
-                Duration.ofMillis(300),
-                1 << 20,
-                Duration.ofDays(1),
-                1 << 20,
-                Disks.PLENTY,
-                false),
+            OneServer.settings(folder, Disks.PLENTY),
             reservations,
             gpus,
             runtime,

@@ -630,7 +630,7 @@ class RunsTest {
     for (Run run : List.of(first, second)) {
       forgetBoot(run.folder().state());
     }
-    try (Stream<Path> files = Files.list(folder.resolve("state"))) {
+    try (Stream<Path> files = Files.list(OneServer.state(folder))) {
       for (Path file : files.filter(path -> path.toString().endsWith(".reservation")).toList()) {
         forgetBoot(file);
       }
@@ -858,29 +858,11 @@ class RunsTest {
 
   private void start() {
     metrics = new Metrics();
-    Path state = folder.resolve("state");
-    reservations =
-        Reservations.open(
-            new Reservations.Settings(
-                "gpu01", folder.resolve("locks"), state, "20000-20999", false),
-            gpus,
-            durable,
-            new Vitals(),
-            metrics);
+    Path state = OneServer.state(folder);
+    reservations = OneServer.reservations(folder, gpus, durable, metrics);
     runs =
         Runs.open(
-            new Runs.Settings(
-                "gpu01",
-                state,
-                Services.none(),
-                MountRules.none(),
-                new UidRange(2_100_000_000, 2_100_009_999),
-                Duration.ofMillis(300),
-                1 << 20,
-                Duration.ofDays(1),
-                1 << 20,
-                storage,
-                false),
+            OneServer.settings(folder, storage),
             reservations,
             gpus,
             new ProcessRuntime(id -> Runs.folder(state, id), true),

@@ -173,11 +173,11 @@ class ServerTroubleTest {
 
     assertThat(IntStream.range(0, 7).mapToObj(i -> trouble.pause().toSeconds()))
         .containsExactly(1L, 2L, 4L, 8L, 16L, 30L, 30L);
-    assertThat(trouble.lastsTooLong()).isFalse();
+    assertThat(trouble.lastsTooLong(false)).isFalse();
     now.addAndGet(Duration.ofMinutes(59).toNanos());
-    assertThat(trouble.lastsTooLong()).isFalse();
+    assertThat(trouble.lastsTooLong(false)).isFalse();
     now.addAndGet(Duration.ofMinutes(1).toNanos());
-    assertThat(trouble.lastsTooLong()).isTrue();
+    assertThat(trouble.lastsTooLong(false)).isTrue();
   }
 
   @Test
@@ -185,40 +185,32 @@ class ServerTroubleTest {
     AtomicLong now = new AtomicLong();
     ServerTrouble none = new ServerTrouble(Optional.of(Duration.ZERO), now::get);
     ServerTrouble some = new ServerTrouble(Optional.of(Duration.ofMinutes(5)), now::get);
-    assertThat(none.lastsTooLong() || some.lastsTooLong()).isFalse();
+    assertThat(none.lastsTooLong(false) || some.lastsTooLong(false)).isFalse();
     now.addAndGet(Duration.ofMinutes(1).toNanos());
-    assertThat(none.lastsTooLong()).isTrue();
-    assertThat(some.lastsTooLong()).isFalse();
+    assertThat(none.lastsTooLong(false)).isTrue();
+    assertThat(some.lastsTooLong(false)).isFalse();
     now.addAndGet(Duration.ofMinutes(4).toNanos());
-    assertThat(some.lastsTooLong()).isTrue();
+    assertThat(some.lastsTooLong(false)).isTrue();
+  }
+
+  @Test
+  void anImageThatCannotBeFetchedIsWaitedForForAMinute() {
+    AtomicLong now = new AtomicLong();
+    ServerTrouble trouble = new ServerTrouble(Optional.empty(), now::get);
+    assertThat(trouble.lastsTooLong(true)).isFalse();
+    now.addAndGet(Duration.ofMinutes(1).toNanos());
+    assertThat(trouble.lastsTooLong(false)).isFalse();
+    assertThat(trouble.lastsTooLong(true)).isTrue();
   }
 
   private void start() {
-    Path state = folder.resolve("state");
+    Path state = OneServer.state(folder);
     Metrics metrics = new Metrics();
-    reservations =
-        Reservations.open(
-            new Reservations.Settings(
-                "gpu01", folder.resolve("locks"), state, "20000-20999", false),
-            gpus,
-            durable,
-            new Vitals(),
-            metrics);
+    reservations = OneServer.reservations(folder, gpus, durable, metrics);
     runtime = new FaultyRuntime(new ProcessRuntime(id -> Runs.folder(state, id), true));
     runs =
         Runs.open(
-            new Runs.Settings(
-                "gpu01",
-                state,
-                Services.none(),
-                MountRules.none(),
-                new UidRange(2_100_000_000, 2_100_009_999),
-                Duration.ofMillis(300),
-                1 << 20,
-                Duration.ofDays(1),
-                1 << 20,
-                Disks.PLENTY,
-                false),
+            OneServer.settings(folder, Disks.PLENTY),
             reservations,
             gpus,
             runtime,
