@@ -41,6 +41,7 @@ import berth.server.run.UidRange;
 import berth.server.run.docker.DockerRuntime;
 import berth.server.run.process.ProcessRuntime;
 import berth.server.state.DurableFiles;
+import berth.server.state.EarlierVersion;
 import berth.v1.ServerInfo;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -391,6 +392,7 @@ final class BerthdCommand implements Callable<Integer> {
     vitals.reportTo(metrics);
     Address address = daemon.address();
     Path state = stateDir.orElseGet(() -> defaultStateDir(serverName));
+    EarlierVersion.refuse(state);
     // The first to be opened is the last to be closed: the process ends with it.
     try (Termination termination = Termination.onSignal();
         DurableFiles durable = new DurableFiles(vitals);

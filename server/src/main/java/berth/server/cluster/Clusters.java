@@ -271,11 +271,11 @@ public final class Clusters implements AutoCloseable {
         throw invalid("the bundle " + bundle + " has no " + DESCRIPTION);
       }
       place.keepUnpacked(supervisor);
+      Cluster submitted = submit(place, arrival.request, registries);
       synchronized (this) {
         checkOpen();
-        Supervised accepted = accept(place, arrival.request, registries);
         arriving.remove(arrival.id);
-        return accepted;
+        return add(submitted);
       }
     } catch (RuntimeException | Error e) {
       place.delete();
@@ -392,7 +392,8 @@ public final class Clusters implements AutoCloseable {
     return Optional.empty();
   }
 
-  private Supervised accept(
+  // Waits for the disk: call without the lock.
+  private Cluster submit(
       ClusterFolder place, StartClusterRequest request, List<Address> registries) {
     ClusterStatus submitted =
         ClusterStatus.newBuilder()
@@ -404,8 +405,7 @@ public final class Clusters implements AutoCloseable {
             .build();
     SupervisorRecord supervisor = SupervisorRecord.none(registries);
     place.submit(submitted, request.getRequestId(), supervisor);
-    return add(
-        new Cluster(serverName(), place, submitted, request.getRequestId(), supervisor, timer));
+    return new Cluster(serverName(), place, submitted, request.getRequestId(), supervisor, timer);
   }
 
   private Supervised add(Cluster cluster) {
@@ -577,7 +577,8 @@ public final class Clusters implements AutoCloseable {
     }
     try {
       one.supervision.look();
-    } catch (RuntimeException e) {
+    } catch (RuntimeException | Error e) {
+      // What a timer throws would be the last that it does.
       log.error("cannot look after {}", one.cluster.id(), e);
     }
   }
@@ -590,7 +591,7 @@ public final class Clusters implements AutoCloseable {
         if (cluster.over()) {
           finished.add(cluster);
         }
-      } catch (RuntimeException e) {
+      } catch (RuntimeException | Error e) {
         log.warn("cannot keep {} in order: {}", cluster.id(), e.getMessage());
       }
     }

@@ -11,7 +11,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Forgets runs that are over, and bundles: by age, and the oldest first when they take too much.
+ * Forgets runs that are over, and bundles: by age, and the oldest first when they take too much of
+ * the disk or there are too many of them, since a little of each is in memory.
  */
 final class Retention {
   private static final Logger log = LoggerFactory.getLogger(Retention.class);
@@ -20,20 +21,29 @@ final class Retention {
 
   private final Duration age;
   private final long bytes;
+  private final int runs;
   private final Bundles bundles;
 
   /**
    * @param age after the end of a run, or the last use of a bundle
    * @param bytes of both together
+   * @param runs that are over
    */
-  Retention(Duration age, long bytes, Bundles bundles) {
+  Retention(Duration age, long bytes, int runs, Bundles bundles) {
     this.age = age;
     this.bytes = bytes;
+    this.runs = runs;
     this.bundles = bundles;
   }
 
   /** Something that may be deleted. */
   private record Old(String name, Instant since, long bytes, Runnable delete) {}
+
+  private static List<Run> oldestFirst(List<Run> over) {
+    return over.stream()
+        .sorted(Comparator.comparing(run -> run.endedAt().orElse(Instant.EPOCH)))
+        .toList();
+  }
 
   /**
    * Deletes what need not be kept.
@@ -44,7 +54,14 @@ final class Retention {
   void clear(List<Run> over, Set<String> needed, Instant now, Consumer<Run> delete) {
     List<Old> old = new ArrayList<>();
     long total = 0;
-    for (Run run : over) {
+    int tooMany = over.size() - runs;
+    for (Run run : oldestFirst(over)) {
+      if (tooMany > 0) {
+        tooMany--;
+        log.info("{} is deleted: more than {} ended runs are kept", run.id(), runs);
+        delete.accept(run);
+        continue;
+      }
       long size = run.keptBytes();
       total += size;
       old.add(

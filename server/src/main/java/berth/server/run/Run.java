@@ -77,8 +77,9 @@ final class Run {
 
   private final RunParts parts;
   // Without what only its start needs, which is on disk: many may wait, and runs are kept for long.
-  // Empty for one that was over when this process came.
-  private final Optional<RunSpec> spec;
+  // Empty for one that is over: it is read when somebody asks.
+  private volatile Optional<RunSpec> spec;
+  private final boolean detached;
   private final RunFolder folder;
   private final SavedRecord saved;
   private final boolean sameBoot;
@@ -117,6 +118,7 @@ final class Run {
   private Run(RunParts parts, RunStore.Stored stored, OptionalLong acceptedNanos) {
     this.parts = parts;
     this.spec = stored.spec();
+    this.detached = stored.spec().map(RunSpec::detached).orElse(true);
     this.folder = stored.folder();
     this.saved = new SavedRecord(parts.store(), parts.threads(), stored.record());
     this.sameBoot = stored.sameBoot();
@@ -233,18 +235,19 @@ final class Run {
    * this returns, and needs no thread until it is served.
    */
   void start() {
-    boolean waits = record().phase() == Phase.QUEUED && spec().needsReservation();
+    boolean waits = record().phase() == Phase.QUEUED;
     if (acceptedNanos.isEmpty() && spec().holdsSomething() && !over()) {
       lostHold = parts.reservations().heldBy(id(), this::reservationEnded).isEmpty();
-      waits &= lostHold;
+      // Also one that had its GPUs before the machine was restarted: it came before those who wait.
+      waits = lostHold && !record().phase().isAtLeast(Phase.LAUNCHING);
     }
-    waits &= record().stop().isEmpty();
+    waits &= spec().needsReservation() && record().stop().isEmpty();
     synchronized (this) {
       if (begun) {
         return;
       }
       begun = true;
-      if (!spec().detached()) {
+      if (!detached) {
         watchCaller();
       }
     }
@@ -263,7 +266,7 @@ final class Run {
       if (waitsBecause("the server cannot start a thread")) {
         log.error("{} cannot be carried out yet", id(), e);
       }
-      beginLater(served);
+      later(() -> begin(served));
     }
   }
 
@@ -274,14 +277,6 @@ final class Run {
       next.setDaemon(true);
       next.start();
       thread = next;
-    }
-  }
-
-  private void beginLater(Served served) {
-    try {
-      parts.timer().schedule(() -> begin(served), BEGIN_AGAIN.toMillis(), TimeUnit.MILLISECONDS);
-    } catch (RejectedExecutionException e) {
-      // The daemon stops, and the next one goes on.
     }
   }
 
@@ -324,7 +319,7 @@ final class Run {
 
   private synchronized void unhold() {
     holders--;
-    if (!spec().detached()) {
+    if (!detached) {
       watchCaller();
     }
   }
@@ -364,6 +359,17 @@ final class Run {
                   log.error("{}: unexpected failure", id(), e);
                 }
               });
+    } catch (RejectedExecutionException e) {
+      // The daemon stops, and the next one goes on.
+    } catch (Error e) {
+      log.error("{}: no thread at present", id(), e);
+      later(() -> soon(task));
+    }
+  }
+
+  private void later(Runnable task) {
+    try {
+      parts.timer().schedule(task, BEGIN_AGAIN.toMillis(), TimeUnit.MILLISECONDS);
     } catch (RejectedExecutionException e) {
       // The daemon stops, and the next one goes on.
     }
@@ -722,7 +728,6 @@ final class Run {
     ServerTrouble trouble = trouble();
     while (true) {
       if (!record().phase().isAtLeast(Phase.LAUNCHING) && parts.disk().isShort()) {
-        trouble.restart();
         pauseForRoom();
         continue;
       }
@@ -742,7 +747,9 @@ final class Run {
   private ServerTrouble trouble() {
     // Who does not queue says nothing of waiting.
     return new ServerTrouble(
-        spec().needsReservation() ? spec().waitAtMost() : Optional.empty(), System::nanoTime);
+        spec().needsReservation() ? spec().waitAtMost() : Optional.empty(),
+        () -> !parts.runtime().info().usable() || parts.disk().isShort(),
+        System::nanoTime);
   }
 
   /**
@@ -1164,6 +1171,7 @@ final class Run {
       spool.ifPresent(Spool::close);
       spool = Optional.empty();
     }
+    spec = Optional.empty();
   }
 
   // One whose end is not written down must not lose the mark of its start too: the next daemon
@@ -1195,11 +1203,11 @@ final class Run {
       try {
         parts.runtime().remove(record().id());
         return;
-      } catch (BerthException e) {
+      } catch (RuntimeException e) {
         synchronized (this) {
-          heldBack = e.getMessage();
+          heldBack = String.valueOf(e.getMessage());
         }
-        log.warn("what is left of {} cannot be removed yet: {}", record().id(), e.getMessage());
+        log.warn("what is left of {} cannot be removed yet: {}", record().id(), e.toString());
         changed();
         Thread.sleep(REMOVE_AGAIN.toMillis());
       }

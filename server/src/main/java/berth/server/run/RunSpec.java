@@ -65,6 +65,11 @@ public record RunSpec(
   private static final int LONGEST_WORDS = 1 << 20;
   private static final int LONGEST_ENV = 1 << 20;
   private static final int LONGEST_OUTPUTS = 64 << 10;
+  // Each also costs an object, however short it is.
+  private static final int MOST_WORDS = 64 << 10;
+  private static final int MOST_INTERPRETER_WORDS = 16;
+  private static final int MOST_VARIABLES = 10_000;
+  private static final int MOST_OUTPUTS = 1000;
   private static final int LONGEST_IMAGE = 1000;
   private static final int MOST_FILES = 64;
   private static final int MOST_FILE_BYTES = 4 << 20;
@@ -84,6 +89,7 @@ public record RunSpec(
     record Source(String fileName, byte[] content, List<String> interpreter) implements Code {
       public Source {
         interpreter = List.copyOf(interpreter);
+        checkCount("words of the interpreter", interpreter.size(), MOST_INTERPRETER_WORDS);
         checkTogether(
             "the interpreter has", LONGEST_IMAGE, interpreter.stream().mapToLong(String::length));
         if (fileName.isEmpty()
@@ -161,6 +167,8 @@ public record RunSpec(
     env = Map.copyOf(env);
     outputs = List.copyOf(outputs);
     mounts = List.copyOf(mounts);
+    checkCount("variables", env.size(), MOST_VARIABLES);
+    checkCount("outputs", outputs.size(), MOST_OUTPUTS);
     for (String key : env.keySet()) {
       checkVariable(key, env.get(key));
     }
@@ -266,6 +274,7 @@ public record RunSpec(
   }
 
   private static void checkWords(List<String> words) {
+    checkCount("words of the command", words.size(), MOST_WORDS);
     long length = 0;
     for (String word : words) {
       length += word.length();
@@ -283,6 +292,12 @@ public record RunSpec(
         || List.of(path.split("/")).contains("..")
         || path.chars().anyMatch(Character::isISOControl)) {
       throw invalid(what + " '" + path + "' is not an absolute path without '..'");
+    }
+  }
+
+  private static void checkCount(String what, int count, int most) {
+    if (count > most) {
+      throw invalid(count + " " + what + " asked, " + most + " are allowed");
     }
   }
 

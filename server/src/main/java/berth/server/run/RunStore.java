@@ -131,10 +131,7 @@ final class RunStore {
       return RunMessages.spec(RunCodeRequest.parseFrom(RecordFile.read(run.content())));
     } catch (IOException e) {
       log.error("what is to be run cannot be read: {}", e.toString());
-      boolean forGood =
-          e instanceof DamagedFileException
-              || e instanceof InvalidProtocolBufferException
-              || e instanceof NoSuchFileException;
+      boolean forGood = isDamage(e);
       throw new BerthException(
           forGood ? Reason.CONFLICT : Reason.UNAVAILABLE,
           "its code cannot be read" + (forGood ? " any more: " : ": ") + e.getMessage(),
@@ -203,7 +200,14 @@ final class RunStore {
     folders.parallelStream()
         .forEach(
             run -> {
-              Optional<Stored> stored = read(run);
+              Optional<Stored> stored;
+              try {
+                stored = read(run);
+              } catch (IOException e) {
+                // Whatever it is, it may go on; to take it for damaged would be to end it.
+                log.error("{} is left alone until the next start: {}", run.path(), e.toString());
+                return;
+              }
               synchronized (runs) {
                 stored.ifPresentOrElse(
                     runs::add,
@@ -220,7 +224,12 @@ final class RunStore {
     return new Loaded(runs, unreadable);
   }
 
-  private Optional<Stored> read(RunFolder run) {
+  /**
+   * Empty for one that was never accepted, or of which too little is left.
+   *
+   * @throws IOException if the disk does not say what there is
+   */
+  private Optional<Stored> read(RunFolder run) throws IOException {
     Optional<RunRecord> record = Optional.empty();
     boolean sameBoot = true;
     try {
@@ -231,7 +240,7 @@ final class RunStore {
       // Killed before it was accepted, or while it was deleted.
       run.delete();
       return Optional.empty();
-    } catch (IOException | RuntimeException e) {
+    } catch (DamagedFileException | RuntimeException e) {
       log.error("{} cannot be read: {}", run.state(), e.toString());
     }
     if (record.isPresent() && record.get().phase() == Phase.CLEANED) {
@@ -257,21 +266,25 @@ final class RunStore {
 
   /** What lists show of a run that is over; hardly anything if that is damaged. */
   RunSpec shown(RunFolder run) {
-    return readRequest(run)
-        .orElseGet(
-            () ->
-                RunMessages.spec(
-                    RunCodeRequest.newBuilder()
-                        .setName("(what was asked for is damaged)")
-                        .build()));
+    Optional<RunSpec> spec = Optional.empty();
+    try {
+      spec = readRequest(run);
+    } catch (IOException e) {
+      log.error("{} cannot be read: {}", run.request(), e.toString());
+    }
+    return spec.orElseGet(
+        () ->
+            RunMessages.spec(
+                RunCodeRequest.newBuilder().setName("(what was asked for is damaged)").build()));
   }
 
   // What lists show is in the content too, only longer.
-  private Optional<RunSpec> readRequest(RunFolder run) {
+  private Optional<RunSpec> readRequest(RunFolder run) throws IOException {
     try {
       return Optional.of(
           RunMessages.spec(RunCodeRequest.parseFrom(RecordFile.read(run.request()))));
     } catch (IOException | RuntimeException e) {
+      throwUnlessDamaged(e);
       log.error("{} cannot be read: {}", run.request(), e.toString());
     }
     try {
@@ -281,10 +294,25 @@ final class RunStore {
       disk.write(run.request(), summary.toByteArray());
       return Optional.of(RunMessages.spec(summary));
     } catch (IOException | RuntimeException e) {
+      throwUnlessDamaged(e);
       if (Files.exists(run.content())) {
         log.error("{} cannot be read either: {}", run.content(), e.toString());
       }
       return Optional.empty();
+    }
+  }
+
+  private static boolean isDamage(Exception e) {
+    return !(e instanceof IOException)
+        || e instanceof DamagedFileException
+        || e instanceof InvalidProtocolBufferException
+        || e instanceof NoSuchFileException;
+  }
+
+  // A disk that does not answer, or too many open files: the next start may find all of it.
+  private static void throwUnlessDamaged(Exception e) throws IOException {
+    if (e instanceof IOException io && !isDamage(e)) {
+      throw io;
     }
   }
 

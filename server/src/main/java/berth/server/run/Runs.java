@@ -47,6 +47,7 @@ import org.slf4j.LoggerFactory;
 public final class Runs implements AutoCloseable {
   private static final Logger log = LoggerFactory.getLogger(Runs.class);
   private static final long CONTENT_MEMORY = 64 << 20;
+  private static final int MOST_ENDED = 20_000;
   private static final Duration STOP_GRACE = Duration.ofSeconds(2);
   private static final Duration HOUSEKEEPING = Duration.ofSeconds(30);
 
@@ -146,7 +147,7 @@ public final class Runs implements AutoCloseable {
             new Bundles.Limits(settings.bundleLimit, settings.bundleLimit * 4, storage.keptBytes),
             disk,
             durable);
-    this.kept = new Retention(settings.retention, storage.keptBytes, bundles);
+    this.kept = new Retention(settings.retention, storage.keptBytes, MOST_ENDED, bundles);
     ScheduledThreadPoolExecutor timer =
         new ScheduledThreadPoolExecutor(1, daemonThreads("run-timer"));
     timer.setRemoveOnCancelPolicy(true);
@@ -248,6 +249,8 @@ public final class Runs implements AutoCloseable {
               });
     } catch (RejectedExecutionException e) {
       // Closed.
+    } catch (Error e) {
+      log.error("no thread at present", e);
     }
   }
 
@@ -551,8 +554,21 @@ public final class Runs implements AutoCloseable {
   // Nobody can go on with it, and nobody may start it again: what may still run of it ends.
   private void giveUp(RunFolder folder) {
     String id = folder.path().getFileName().toString();
-    parts.runtime().signal(id, "KILL");
-    parts.runtime().remove(id);
+    try {
+      parts.runtime().signal(id, "KILL");
+      parts.runtime().remove(id);
+    } catch (RuntimeException e) {
+      log.warn("what is left of {} cannot be removed yet: {}", id, e.toString());
+      if (!closed) {
+        parts
+            .timer()
+            .schedule(
+                () -> inBackground(() -> giveUp(folder)),
+                RuntimeHealth.INTERVAL.toSeconds(),
+                TimeUnit.SECONDS);
+      }
+      return;
+    }
     parts.reservations().heldBy(id, () -> {}).ifPresent(RunHold::release);
     RunStore.setAside(folder.path());
   }

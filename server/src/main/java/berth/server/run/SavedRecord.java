@@ -90,6 +90,9 @@ final class SavedRecord {
       threads.execute(this::saveAgain);
     } catch (RejectedExecutionException e) {
       // The process ends, and the next one finds out.
+    } catch (Error e) {
+      log.error("no thread at present", e);
+      saveAgain();
     }
   }
 

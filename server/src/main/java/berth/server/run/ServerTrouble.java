@@ -10,6 +10,7 @@ import java.nio.file.NotDirectoryException;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.Set;
+import java.util.function.BooleanSupplier;
 import java.util.function.LongSupplier;
 
 /**
@@ -29,19 +30,23 @@ final class ServerTrouble {
       Set.of("File name too long", "Not a directory", "Is a directory");
 
   private final Duration atMost;
+  private final BooleanSupplier down;
   private final LongSupplier nanos;
   private Optional<Long> since = Optional.empty();
   private Duration pause = FIRST_PAUSE;
 
   /**
    * @param waitAtMost what the run is ready to wait for its GPUs; empty: for ever
+   * @param down whether nothing can be run here at present: then it is not this run's fault,
+   *     however long it lasts
    */
-  ServerTrouble(Optional<Duration> waitAtMost, LongSupplier nanos) {
+  ServerTrouble(Optional<Duration> waitAtMost, BooleanSupplier down, LongSupplier nanos) {
     Duration wanted = waitAtMost.orElse(LONGEST);
     this.atMost =
         wanted.compareTo(LONGEST) > 0
             ? LONGEST
             : wanted.compareTo(SHORTEST) < 0 ? SHORTEST : wanted;
+    this.down = down;
     this.nanos = nanos;
   }
 
@@ -89,7 +94,7 @@ final class ServerTrouble {
    */
   boolean lastsTooLong(boolean fetching) {
     long now = nanos.getAsLong();
-    if (since.isEmpty()) {
+    if (since.isEmpty() || down.getAsBoolean()) {
       since = Optional.of(now);
     }
     return now - since.get() >= (fetching ? SHORTEST : atMost).toNanos();
@@ -103,11 +108,5 @@ final class ServerTrouble {
       pause = LONGEST_PAUSE;
     }
     return next;
-  }
-
-  /** Something else has been waited for, that was certainly not the run's fault. */
-  void restart() {
-    since = Optional.empty();
-    pause = FIRST_PAUSE;
   }
 }

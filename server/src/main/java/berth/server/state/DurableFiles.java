@@ -41,6 +41,11 @@ public class DurableFiles implements AutoCloseable {
   // Only for measuring what flushing costs: scripts/bench.sh runs.
   private static final boolean UNFLUSHED = Boolean.getBoolean("berth.unflushed");
 
+  /** Brings a file, or the names in a folder, to disk. */
+  interface Flush {
+    void force(Path path, StandardOpenOption how) throws IOException;
+  }
+
   /** What a record holds, for those that are too large to be copied. Written twice. */
   public interface Content {
     void writeTo(OutputStream out) throws IOException;
@@ -58,11 +63,17 @@ public class DurableFiles implements AutoCloseable {
     }
   }
 
+  private final Flush flush;
   private final BlockingQueue<Commit> commits = new LinkedBlockingQueue<>();
   private final AtomicLong number = new AtomicLong();
   private volatile boolean closed;
 
   public DurableFiles(Vitals vitals) {
+    this(vitals, DurableFiles::force);
+  }
+
+  DurableFiles(Vitals vitals, Flush flush) {
+    this.flush = flush;
     vitals.start("disk-flush", this::flushNext);
   }
 
@@ -180,6 +191,9 @@ public class DurableFiles implements AutoCloseable {
     }
     Commit commit = new Commit(renames, first, folders, new CompletableFuture<>());
     commits.add(commit);
+    if (closed && commits.remove(commit)) {
+      throw new IOException("this server is stopping");
+    }
     try {
       // Not interruptible: the answer comes soon, and what was begun should be known.
       commit.done.join();
@@ -207,7 +221,8 @@ public class DurableFiles implements AutoCloseable {
   private boolean flushNext() throws InterruptedException {
     Commit first = commits.poll(1, TimeUnit.SECONDS);
     if (first == null) {
-      return !closed;
+      // What comes from now on sees that, and leaves.
+      return !closed || !commits.isEmpty();
     }
     List<Commit> batch = new ArrayList<>(List.of(first));
     commits.drainTo(batch);
@@ -222,7 +237,7 @@ public class DurableFiles implements AutoCloseable {
 
   // All contents before any name, and all names before any folder: the first flush of each kind
   // writes the file system's journal for all of them.
-  private static void flush(List<Commit> batch) {
+  private void flush(List<Commit> batch) {
     for (Commit commit : batch) {
       attempt(
           commit,
@@ -268,11 +283,14 @@ public class DurableFiles implements AutoCloseable {
     }
   }
 
-  private static void force(Set<Path> paths, StandardOpenOption how) throws IOException {
-    if (UNFLUSHED) {
-      return;
-    }
+  private void force(Set<Path> paths, StandardOpenOption how) throws IOException {
     for (Path path : paths) {
+      flush.force(path, how);
+    }
+  }
+
+  private static void force(Path path, StandardOpenOption how) throws IOException {
+    if (!UNFLUSHED) {
       try (FileChannel channel = FileChannel.open(path, how)) {
         channel.force(true);
       }

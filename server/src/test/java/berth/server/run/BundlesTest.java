@@ -470,7 +470,7 @@ class BundlesTest {
     bundles.has(digests[1]);
     bundles.unpack(digests[2], work);
     upload(new Tars().file("a3", "x").bytes());
-    new Retention(Duration.ofSeconds(500), Long.MAX_VALUE, bundles)
+    new Retention(Duration.ofSeconds(500), Long.MAX_VALUE, 10, bundles)
         .clear(List.of(), Set.of(), now, run -> {});
     assertThat(store.toFile().list())
         .containsExactlyInAnyOrder(digests[1], digests[2], digests[3], "README");
@@ -541,7 +541,7 @@ class BundlesTest {
     String needed = upload(new Tars().file("a", "x").bytes()).digest();
     String old = upload(new Tars().file("b", "x").bytes()).digest();
 
-    new Retention(Duration.ofSeconds(1), 1, bundles)
+    new Retention(Duration.ofSeconds(1), 1, 10, bundles)
         .clear(List.of(), Set.of(needed), Instant.now().plusSeconds(10_000), run -> {});
 
     assertThat(bundles.has(needed)).isTrue();

@@ -15,6 +15,7 @@ import berth.v1.UserId;
 import berth.v1.WarningSignal;
 import com.google.protobuf.ByteString;
 import com.google.protobuf.Duration;
+import java.util.Collections;
 import java.util.function.Consumer;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
@@ -108,6 +109,22 @@ class RunSpecTest {
             r -> r.putFiles("a", SMALL).putFiles("b", ByteString.copyFrom(new byte[4 << 20])),
             "2 files of 4194305 bytes are to be put beside the code, 64 of 4 MiB are allowed; send"
                 + " a bundle"),
+        mistake(
+            r -> r.addAllOutputs(Collections.nCopies(1001, "x")),
+            "1001 outputs asked, 1000 are allowed"),
+        mistake(
+            r -> r.addAllCommand(Collections.nCopies(65_537, "")),
+            "65537 words of the command asked, 65536 are allowed"),
+        mistake(
+            r -> IntStream.range(0, 10_001).forEach(i -> r.putEnv("V" + i, "")),
+            "10001 variables asked, 10000 are allowed"),
+        mistake(
+            r ->
+                r.setSource(
+                    Source.newBuilder()
+                        .setFileName("x")
+                        .addAllInterpreter(Collections.nCopies(17, ""))),
+            "17 words of the interpreter asked, 16 are allowed"),
         mistake(r -> r.setImage(""), "an image without a name is asked for"),
         mistake(
             r -> r.setReservationId("r-1").setPortCount(2),

@@ -16,6 +16,7 @@ import berth.server.run.RunRecord.Ended;
 import berth.server.run.RunRecord.ExitReason;
 import berth.server.run.RunRecord.Phase;
 import berth.server.run.process.ProcessRuntime;
+import berth.server.state.RecordFile;
 import berth.v1.GpuRequest;
 import berth.v1.IdleLimit;
 import berth.v1.Limits;
@@ -645,10 +646,66 @@ class RunsTest {
     assertThat(starts).hasContent("x");
   }
 
+  @Test
+  void whatWasBeingPreparedBeforeARestartOfTheMachineComesBeforeThoseWhoWaited()
+      throws IOException {
+    Run first = submit("exec sleep 100");
+    awaitPhase(first, Phase.RUNNING);
+    List<Run> waiting = List.of(submit("true"), submit("true"), submit("true"));
+    stop();
+    // As if the first had only been made ready when the machine went off.
+    try (Runtime processes =
+        new ProcessRuntime(id -> Runs.folder(OneServer.state(folder), id), true)) {
+      processes.signal(first.id(), "KILL");
+      processes.remove(first.id());
+    }
+    for (Run run : List.of(first, waiting.get(0), waiting.get(1), waiting.get(2))) {
+      forgetBoot(run.folder().state());
+    }
+    var record = RecordFile.readProperties(first.folder().state());
+    record.setProperty("phase", Phase.PREPARING.name());
+    record.keySet().removeIf(key -> key.toString().startsWith("started."));
+    durable.write(first.folder().state(), RecordFile.content(record));
+    WorkFiles.delete(first.folder().mark());
+    try (Stream<Path> files = Files.list(OneServer.state(folder))) {
+      for (Path file : files.filter(path -> path.toString().endsWith(".reservation")).toList()) {
+        Files.delete(file);
+      }
+    }
+
+    start();
+
+    for (int i = 0; i < waiting.size(); i++) {
+      assertThat(runs.find(waiting.get(i).id()).view().ahead()).hasValue(i + 1);
+    }
+  }
+
+  @Test
+  void aRunThatCannotBeReadAtPresentIsLeftAlone() throws IOException {
+    Run run = submit("exec sleep 1000");
+    awaitPhase(run, Phase.RUNNING);
+    stop();
+    // Reading fails, and not because of what is in it.
+    Path request = run.folder().request();
+    Path kept = request.resolveSibling("kept");
+    Files.move(request, kept);
+    Files.createDirectory(request);
+
+    start();
+    assertThat(runs.all()).isEmpty();
+    assertThat(ProcessHandle.of(run.view().started().orElseThrow().pid().getAsInt())).isPresent();
+
+    stop();
+    Files.delete(request);
+    Files.move(kept, request);
+    start();
+    assertThat(runs.find(run.id()).view().record().phase()).isEqualTo(Phase.RUNNING);
+  }
+
   private void forgetBoot(Path state) throws IOException {
-    var record = berth.server.state.RecordFile.readProperties(state);
+    var record = RecordFile.readProperties(state);
     record.setProperty("boot", "another");
-    durable.write(state, berth.server.state.RecordFile.content(record));
+    durable.write(state, RecordFile.content(record));
   }
 
   @Test
@@ -749,15 +806,18 @@ class RunsTest {
     List<Run> forgotten = new ArrayList<>();
     Instant later = Instant.now().plus(Duration.ofHours(1));
 
-    new Retention(Duration.ofDays(7), 1_200_000, runs.bundles())
+    new Retention(Duration.ofDays(7), 1_200_000, 10, runs.bundles())
         .clear(runs.all(), Set.of(), later, forgotten::add);
     assertThat(forgotten).isEmpty();
-    new Retention(Duration.ofDays(7), 600_000, runs.bundles())
+    new Retention(Duration.ofDays(7), 600_000, 10, runs.bundles())
         .clear(runs.all(), Set.of(), later, forgotten::add);
     assertThat(forgotten).containsExactly(first);
-    new Retention(Duration.ofMinutes(30), Long.MAX_VALUE, runs.bundles())
+    new Retention(Duration.ofMinutes(30), Long.MAX_VALUE, 10, runs.bundles())
         .clear(List.of(second), Set.of(), later, forgotten::add);
     assertThat(forgotten).containsExactly(first, second);
+    new Retention(Duration.ofDays(7), Long.MAX_VALUE, 1, runs.bundles())
+        .clear(List.of(second, first), Set.of(), later, forgotten::add);
+    assertThat(forgotten).containsExactly(first, second, first);
   }
 
   @Test

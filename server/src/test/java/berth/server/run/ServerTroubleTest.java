@@ -27,6 +27,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterEach;
@@ -169,7 +170,7 @@ class ServerTroubleTest {
   @Test
   void isWaitedForALittleLongerEachTimeAndForAnHourAtMost() {
     AtomicLong now = new AtomicLong();
-    ServerTrouble trouble = new ServerTrouble(Optional.empty(), now::get);
+    ServerTrouble trouble = new ServerTrouble(Optional.empty(), () -> false, now::get);
 
     assertThat(IntStream.range(0, 7).mapToObj(i -> trouble.pause().toSeconds()))
         .containsExactly(1L, 2L, 4L, 8L, 16L, 30L, 30L);
@@ -183,8 +184,9 @@ class ServerTroubleTest {
   @Test
   void whoWantedToWaitForLessThanThatDoesButNeverLessThanAMinute() {
     AtomicLong now = new AtomicLong();
-    ServerTrouble none = new ServerTrouble(Optional.of(Duration.ZERO), now::get);
-    ServerTrouble some = new ServerTrouble(Optional.of(Duration.ofMinutes(5)), now::get);
+    ServerTrouble none = new ServerTrouble(Optional.of(Duration.ZERO), () -> false, now::get);
+    ServerTrouble some =
+        new ServerTrouble(Optional.of(Duration.ofMinutes(5)), () -> false, now::get);
     assertThat(none.lastsTooLong(false) || some.lastsTooLong(false)).isFalse();
     now.addAndGet(Duration.ofMinutes(1).toNanos());
     assertThat(none.lastsTooLong(false)).isTrue();
@@ -194,9 +196,24 @@ class ServerTroubleTest {
   }
 
   @Test
+  void aServerOnWhichNothingCanRunIsWaitedForHoweverLong() {
+    AtomicLong now = new AtomicLong();
+    AtomicBoolean down = new AtomicBoolean(true);
+    ServerTrouble trouble = new ServerTrouble(Optional.empty(), down::get, now::get);
+    for (int day = 0; day < 3; day++) {
+      assertThat(trouble.lastsTooLong(false)).isFalse();
+      now.addAndGet(Duration.ofDays(1).toNanos());
+    }
+    assertThat(trouble.lastsTooLong(false)).isFalse();
+    down.set(false);
+    now.addAndGet(Duration.ofHours(1).toNanos());
+    assertThat(trouble.lastsTooLong(false)).isTrue();
+  }
+
+  @Test
   void anImageThatCannotBeFetchedIsWaitedForForAMinute() {
     AtomicLong now = new AtomicLong();
-    ServerTrouble trouble = new ServerTrouble(Optional.empty(), now::get);
+    ServerTrouble trouble = new ServerTrouble(Optional.empty(), () -> false, now::get);
     assertThat(trouble.lastsTooLong(true)).isFalse();
     now.addAndGet(Duration.ofMinutes(1).toNanos());
     assertThat(trouble.lastsTooLong(false)).isFalse();

@@ -3,16 +3,21 @@ package berth.server.state;
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.awaitility.Awaitility.await;
 
 import berth.command.Vitals;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -57,6 +62,83 @@ class DurableFilesTest {
       assertThatThrownBy(() -> RecordFile.decode(file, changed))
           .isInstanceOf(DamagedFileException.class);
     }
+  }
+
+  /** Else a power failure may leave a name without its content, or a record without its folder. */
+  @Test
+  void contentsAreOnDiskBeforeTheirNamesAndNamesBeforeItReturns() throws Exception {
+    Path record = folder.resolve("run-1").resolve("state");
+    Path output = Files.createFile(folder.resolve("output"));
+    Files.createDirectory(record.getParent());
+    List<String> flushed = new ArrayList<>();
+    try (DurableFiles watched =
+        new DurableFiles(
+            new Vitals(),
+            (path, how) ->
+                flushed.add(
+                    folder.relativize(path).toString().replaceFirst("\\.\\d+\\.new$", ".new")
+                        + (Files.exists(record) ? " after the name" : "")))) {
+      watched.write(Map.of(record, "x".getBytes(UTF_8)), output, folder);
+    }
+    assertThat(flushed.subList(0, 2)).containsExactlyInAnyOrder("output", "");
+    assertThat(flushed.subList(2, flushed.size()))
+        .containsExactly("run-1/state.new", "run-1 after the name");
+  }
+
+  @Test
+  void manyWritersShareTheFlushesOfTheirFolder() throws Exception {
+    CountDownLatch all = new CountDownLatch(1);
+    AtomicInteger ofFolder = new AtomicInteger();
+    try (DurableFiles slow =
+        new DurableFiles(
+            new Vitals(),
+            (path, how) -> {
+              try {
+                all.await();
+              } catch (InterruptedException e) {
+                throw new IOException(e);
+              }
+              if (path.equals(folder)) {
+                ofFolder.incrementAndGet();
+              }
+            })) {
+      var threads = Executors.newFixedThreadPool(50);
+      try {
+        var written =
+            IntStream.range(0, 50)
+                .<Future<?>>mapToObj(
+                    i ->
+                        threads.submit(
+                            () -> {
+                              slow.write(folder.resolve("f" + i), new byte[] {1});
+                              return null;
+                            }))
+                .toList();
+        // All but the first have written and wait for the disk.
+        await().until(() -> filesIn(folder) == 50);
+        all.countDown();
+        for (Future<?> one : written) {
+          one.get();
+        }
+      } finally {
+        threads.shutdownNow();
+      }
+      assertThat(ofFolder).hasValueLessThan(25);
+    }
+  }
+
+  private static long filesIn(Path folder) throws IOException {
+    try (var all = Files.list(folder)) {
+      return all.count();
+    }
+  }
+
+  @Test
+  void whoComesWhenItIsClosedIsToldSo() {
+    files.close();
+    assertThatThrownBy(() -> files.write(folder.resolve("late"), new byte[1]))
+        .isInstanceOf(IOException.class)
+        .hasMessageContaining("stopping");
   }
 
   @Test

@@ -295,6 +295,10 @@ public final class DockerRuntime implements Runtime {
     boolean outage = false;
     while (true) {
       try (WaitContainerResultCallback callback = new WaitContainerResultCallback()) {
+        if (outage) {
+          // Each wait keeps a thread and a connection for as long as the engine hangs.
+          engine.ask(() -> docker.inspectContainerCmd(name(runId)).exec());
+        }
         // An engine that says nothing for long must at least say that the program runs.
         boolean over =
             docker
