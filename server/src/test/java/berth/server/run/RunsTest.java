@@ -31,9 +31,11 @@ import berth.v1.UserId;
 import berth.v1.WaitTime;
 import com.google.protobuf.ByteString;
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.attribute.FileTime;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -60,6 +62,7 @@ class RunsTest {
   @TempDir private Path folder;
   private GpuMonitor gpus;
   private Reservations reservations;
+  private FaultyRuntime runtime;
   private Runs runs;
   private Metrics metrics;
   private Runs.Storage storage = Disks.PLENTY;
@@ -654,11 +657,8 @@ class RunsTest {
     List<Run> waiting = List.of(submit("true"), submit("true"), submit("true"));
     stop();
     // As if the first had only been made ready when the machine went off.
-    try (Runtime processes =
-        new ProcessRuntime(id -> Runs.folder(OneServer.state(folder), id), true)) {
-      processes.signal(first.id(), "KILL");
-      processes.remove(first.id());
-    }
+    runtime.signal(first.id(), "KILL");
+    runtime.remove(first.id());
     for (Run run : List.of(first, waiting.get(0), waiting.get(1), waiting.get(2))) {
       forgetBoot(run.folder().state());
     }
@@ -821,6 +821,27 @@ class RunsTest {
   }
 
   @Test
+  void theBundleOfAQueuedRunIsKeptHoweverLongItWaits() throws IOException {
+    byte[] packed = new Tars().file("a", "x").bytes();
+    String digest = Tars.sha256(packed);
+    try (Bundles.Upload upload = runs.bundles().begin(digest)) {
+      upload.write(ByteBuffer.wrap(packed));
+      upload.finish();
+    }
+    Run first = submit("exec sleep 1000");
+    awaitPhase(first, Phase.RUNNING);
+    runs.submit(request("cat a", true).toBuilder().setBundle(digest).build());
+    Path file = OneServer.state(folder).resolve("bundles").resolve(digest);
+    stop();
+    Files.setLastModifiedTime(file, FileTime.from(Instant.now().minus(Duration.ofDays(30))));
+
+    start();
+    await().atMost(PATIENCE).until(() -> runtime.reaps.get() > 0);
+
+    assertThat(file).exists();
+  }
+
+  @Test
   void listsComeInPagesFromTheNewestToTheOldest() {
     Run first = submit("sleep 100");
     awaitPhase(first, Phase.RUNNING);
@@ -920,12 +941,13 @@ class RunsTest {
     metrics = new Metrics();
     Path state = OneServer.state(folder);
     reservations = OneServer.reservations(folder, gpus, durable, metrics);
+    runtime = new FaultyRuntime(new ProcessRuntime(id -> Runs.folder(state, id), true));
     runs =
         Runs.open(
             OneServer.settings(folder, storage),
             reservations,
             gpus,
-            new ProcessRuntime(id -> Runs.folder(state, id), true),
+            runtime,
             durable,
             this::runThread,
             new Vitals(),
