@@ -6,20 +6,11 @@ import static org.awaitility.Awaitility.await;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.server.reservation.Reservation.Owner;
 import berth.server.run.Launch;
-import berth.server.run.Limits;
-import berth.server.run.RunSpec;
-import berth.server.run.Runs;
-import berth.server.run.Runtime;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
-import java.util.Map;
-import java.util.Optional;
-import java.util.OptionalDouble;
-import java.util.OptionalLong;
 import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -172,16 +163,16 @@ class EngineFaultTest {
                 engine.host(), "gpu01", folder.resolve("state"), true, Duration.ofHours(1)),
             PATIENCE)) {
       assertFails(
-          () -> early.create(launch(), new NoProgress()),
+          () -> early.create(launch(), new Launches.NoProgress()),
           Reason.UNAVAILABLE,
           "no Docker engine answers at");
       engine.answer("GET /info", 200, "{\"ServerVersion\":\"1.0\"}");
-      assertThat(early.create(launch(), new NoProgress()).mark()).isEqualTo("c1");
+      assertThat(early.create(launch(), new Launches.NoProgress()).mark()).isEqualTo("c1");
     }
   }
 
   private void create() throws InterruptedException {
-    runtime.create(launch(), new NoProgress());
+    runtime.create(launch(), new Launches.NoProgress());
   }
 
   private static void assertFails(ThrowingCallable call, Reason reason, String beginning) {
@@ -196,40 +187,6 @@ class EngineFaultTest {
   }
 
   private Launch launch() {
-    return new Launch(
-        "run-1",
-        Runs.folder(folder.resolve("state"), "run-1"),
-        Optional.of("busybox:1"),
-        true,
-        Optional.empty(),
-        List.of("true"),
-        Map.of(),
-        "/work",
-        Optional.empty(),
-        RunSpec.Network.OWN,
-        List.of(),
-        new Limits(
-            Optional.empty(),
-            Optional.empty(),
-            Duration.ZERO,
-            OptionalLong.empty(),
-            OptionalDouble.empty(),
-            OptionalLong.empty(),
-            OptionalLong.empty(),
-            Optional.empty()),
-        Map.of(),
-        List.of(),
-        new Owner("ann", "laptop"),
-        "");
-  }
-
-  private static final class NoProgress implements Runtime.Progress {
-    @Override
-    public void pulling(Runtime.Pull pull) {}
-
-    @Override
-    public boolean wanted() {
-      return true;
-    }
+    return Launches.of(folder);
   }
 }

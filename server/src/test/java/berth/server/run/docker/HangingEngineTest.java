@@ -6,9 +6,12 @@ import static org.awaitility.Awaitility.await;
 import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 
 import berth.rpc.BerthException;
+import berth.rpc.Reason;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.List;
+import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -20,7 +23,7 @@ class HangingEngineTest {
       new EngineClient.Patience(
           Duration.ofSeconds(1),
           Duration.ofSeconds(1),
-          Duration.ofSeconds(60),
+          Duration.ofSeconds(2),
           Duration.ofMillis(250));
   // Far above what any call may take, far below "for ever".
   private static final Duration SOON = Duration.ofSeconds(60);
@@ -75,5 +78,48 @@ class HangingEngineTest {
     assertTimeoutPreemptively(
         SOON, () -> assertThatThrownBy(() -> runtime.reap(id -> true)).isNotNull());
     assertThat(engine.unanswered()).hasSizeGreaterThanOrEqualTo(4);
+  }
+
+  @Test
+  void neitherMakesNorStartsAnythingAndSaysSo() {
+    for (ThrowingCallable call :
+        List.<ThrowingCallable>of(
+            () -> runtime.create(Launches.of(folder), new Launches.NoProgress()),
+            () -> runtime.start(Launches.of(folder)))) {
+      assertTimeoutPreemptively(
+          SOON,
+          () ->
+              assertThatThrownBy(call)
+                  .hasMessageStartingWith("no Docker engine answers at")
+                  .isInstanceOfSatisfying(
+                      BerthException.class,
+                      e -> assertThat(e.reason()).isEqualTo(Reason.UNAVAILABLE)));
+    }
+  }
+
+  /** Each would keep a thread and a connection until the engine is restarted. */
+  @Test
+  void isNotAskedAgainToTellOfTheEndWhileItHasNotAnswered() throws Exception {
+    Thread waiting =
+        new Thread(
+            () -> {
+              try {
+                runtime.await("run-1");
+              } catch (InterruptedException e) {
+                // The test is over.
+              }
+            });
+    waiting.start();
+    try {
+      await().atMost(SOON).until(() -> asked("/containers/berth-run-1/json") >= 4);
+      assertThat(asked("/containers/berth-run-1/wait")).isEqualTo(1);
+    } finally {
+      waiting.interrupt();
+      waiting.join();
+    }
+  }
+
+  private long asked(String what) {
+    return engine.unanswered().stream().filter(line -> line.contains(what)).count();
   }
 }
