@@ -253,7 +253,8 @@ final class BerthdCommand implements Callable<Integer> {
       converter = DurationConverter.class,
       description =
           "How long output and files of a run are kept after its end, and bundles after their last"
-              + " use (default: ${DEFAULT-VALUE}).")
+              + " use (default: ${DEFAULT-VALUE}). Of more than 20000 ended runs the oldest are"
+              + " deleted first.")
   private Duration keepRuns;
 
   @Option(
