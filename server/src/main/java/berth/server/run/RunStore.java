@@ -260,10 +260,7 @@ final class RunStore {
     return readRequest(run)
         .orElseGet(
             () ->
-                RunMessages.spec(
-                    RunCodeRequest.newBuilder()
-                        .setName("(what was asked for is damaged)")
-                        .build()));
+                RunMessages.spec(RunCodeRequest.newBuilder().setName("(request damaged)").build()));
   }
 
   // What lists show is in the content too, only longer.
