@@ -26,6 +26,9 @@ final class GpuOutages {
   private final Map<String, Outage> outages;
   // The worst error of each since the last sample, where the driver will say what it means.
   private final Map<String, Xid> unexplained = new HashMap<>();
+  // Errors of which the driver said in the last sample that they need nothing. A sample may come
+  // between the error of a GPU that falls off the bus and its loss.
+  private final Map<String, Xid> justDismissed = new HashMap<>();
   // The driver's word, for each GPU that answered when it was last read.
   private final Map<String, Optional<RecoveryAction>> answers = new HashMap<>();
   private final Map<String, Integer> indices = new HashMap<>();
@@ -107,7 +110,11 @@ final class GpuOutages {
     }
     answers.put(gpu.uuid(), said.action());
     Xid xid = unexplained.remove(gpu.uuid());
+    justDismissed.remove(gpu.uuid());
     if (said.action().isPresent()) {
+      if (xid != null && said.action().get() == RecoveryAction.NONE) {
+        justDismissed.put(gpu.uuid(), xid);
+      }
       hear(gpu.uuid(), said.action().get(), Optional.ofNullable(xid));
     } else {
       // A driver that was exchanged for one without the field will not say when it is done.
@@ -142,6 +149,7 @@ final class GpuOutages {
           "GPU " + gpu.index() + " does not answer, so it cannot be used: " + gpu.health());
     }
     unexplained.remove(uuid);
+    justDismissed.remove(uuid);
     Outage outage = outages.get(uuid);
     boolean asked = word.isPresent() && word.get() != RecoveryAction.NONE;
     if (outage == null || !asked) {
@@ -169,6 +177,7 @@ final class GpuOutages {
   private Gpu judgeSilent(Gpu gpu) {
     answers.remove(gpu.uuid());
     // The driver was to say what the error means, and now cannot be asked.
+    Optional.ofNullable(justDismissed.remove(gpu.uuid())).ifPresent(this::lookUp);
     Optional.ofNullable(unexplained.remove(gpu.uuid())).ifPresent(this::lookUp);
     Optional<RecoveryAction> word = gpu.health().action();
     if (word.isPresent() && !gpu.uuid().isEmpty()) {

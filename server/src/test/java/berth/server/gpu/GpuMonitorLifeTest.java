@@ -95,6 +95,29 @@ class GpuMonitorLifeTest {
     }
   }
 
+  @Test
+  void aGpuThatFellOffTheBusIsKnownAfterARestartAlthoughItDoesNotAnswer() throws Exception {
+    try (var standIn = new NvmlStandIn(folder, 2, NvmlStandIn.SPARSE);
+        var files = new DurableFiles(new Vitals());
+        GpuMonitor monitor = GpuMonitor.start(standIn.gpus(), PATIENT, host(files))) {
+      assertThat(monitor.awaitFirstSample(PATIENCE)).isTrue();
+      standIn.describe(NvmlStandIn.SPARSE + "  xid 1 79\n");
+      await()
+          .atMost(PATIENCE)
+          .until(() -> monitor.newest().gpus().get(1).health().advice().equals("reboot"));
+    }
+    Path next = Files.createDirectory(folder.resolve("next"));
+    try (var standIn = new NvmlStandIn(next, 2, NvmlStandIn.SPARSE + "  status 15\n");
+        var files = new DurableFiles(new Vitals());
+        GpuMonitor monitor = GpuMonitor.start(standIn.gpus(), PATIENT, host(files))) {
+      assertThat(monitor.awaitFirstSample(PATIENCE)).isTrue();
+      Gpu lost = monitor.newest().gpus().get(1);
+      assertThat(lost.uuid()).isEqualTo("GPU-b");
+      assertThat(lost.health().state()).isEqualTo(GpuHealth.State.LOST);
+      assertThat(lost.health().advice()).isEqualTo("reboot");
+    }
+  }
+
   private GpuMonitor.Host host(DurableFiles files) {
     return new GpuMonitor.Host(folder.resolve("state"), files, new Vitals());
   }

@@ -265,6 +265,26 @@ class GpuRecoveryTest {
   }
 
   @Test
+  void aGpuThatIsLostRightAfterTheDriverAskedForNothingNeedsWhatTheCatalogueSays()
+      throws Exception {
+    source.reports(needing(0, "a", RecoveryAction.NONE));
+    monitor.sampleOnce();
+    xid("a", 79);
+    monitor.sampleOnce();
+    assertThat(health()).containsExactly(WELL);
+    source.reports(lost(0, "a"));
+    monitor.sampleOnce();
+    assertThat(health().get(0).advice()).isEqualTo("reboot");
+
+    source.reports(needing(0, "a", RecoveryAction.NONE));
+    monitor.sampleOnce();
+    monitor.sampleOnce();
+    source.reports(lost(0, "a"));
+    monitor.sampleOnce();
+    assertThat(health().get(0).action()).as("another loss").isEmpty();
+  }
+
+  @Test
   void aGpuThatIsLostOverARestartIsKnownByItsIndexAndStillNeedsTheSame() throws Exception {
     monitor.sampleOnce();
     xid("b", 79);
