@@ -62,8 +62,9 @@ import picocli.CommandLine.Spec;
       "  berth run --image busybox:1.35 -- nproc",
       "  berth run -s tensorflow -g 2 --bundle . --output 'model/*.h5' src/train.py",
       "  berth run -d -s tensorflow -g all --time 2h --signal USR1@60 train.py",
-      "Exit codes: the program's own; 124 if its time was over or its GPUs were idle, 125 if Berth"
-          + " failed, 130 after Ctrl-C.",
+      "Exit codes: the program's own, also if it was ended for taking too much memory or disk (125"
+          + " if that is 0); 124 if its time was over or its GPUs were idle, 125 if Berth failed,"
+          + " 130 after Ctrl-C.",
     })
 final class RunCommand implements Callable<Integer> {
   static final int BROKEN_PIPE = 128 + 13;

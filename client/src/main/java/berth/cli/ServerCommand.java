@@ -43,8 +43,9 @@ final class ServerCommand implements Runnable {
 
   @Command(
       description = {
-        "Puts a GPU back into service that was taken out after an error: it was reset, or examined"
-            + " and found well. 'berth gpus' says what a GPU needs.",
+        "Return a GPU to service after a reset or inspection.",
+        "",
+        "'berth gpus' shows what a GPU needs.",
         ""
       })
   int heal(
@@ -53,8 +54,8 @@ final class ServerCommand implements Runnable {
       @Option(
               names = "--force",
               description =
-                  "Use it although the driver asks for a recovery action, until it asks for"
-                      + " another, the GPU reports a further error, or the machine is restarted.")
+                  "Override the driver's recovery action until it changes, a new error occurs, or"
+                      + " the machine reboots.")
           boolean force) {
     Address address = server.one();
     try (GpuClient client = GpuClient.of(address)) {

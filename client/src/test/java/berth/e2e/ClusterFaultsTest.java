@@ -277,7 +277,7 @@ class ClusterFaultsTest {
   @Nested
   @Timeout(value = 5, unit = TimeUnit.MINUTES)
   class OnSmallDisks {
-    private static final Map<ClusterMachine, SmallDisk> disks = new HashMap<>();
+    private static final Map<ClusterMachine, TmpfsDisk> disks = new HashMap<>();
     private static Training training;
     private static WatchedCluster cluster;
 
@@ -285,7 +285,7 @@ class ClusterFaultsTest {
     static void train(@TempDir Path folder) throws Exception {
       for (ClusterMachine machine : machines.machines()) {
         machine.daemon().stop();
-        disks.put(machine, new SmallDisk(machine.state()));
+        disks.put(machine, new TmpfsDisk(machine.state()));
         machine.start();
       }
       machines.awaitServers();
@@ -315,7 +315,7 @@ class ClusterFaultsTest {
     void aTaskThatCannotBeStartedSaysWhyAndIsStartedWhenThereIsRoom() throws IOException {
       String worker = training.workerElsewhere();
       int before = cluster.attempts(worker).size();
-      SmallDisk disk = disks.get(training.machineOf(worker));
+      TmpfsDisk disk = disks.get(training.machineOf(worker));
 
       disk.fill();
       training.kill(worker);

@@ -29,12 +29,12 @@ class FullDiskRunsTest {
   private static final Duration PATIENCE = Duration.ofMinutes(2);
 
   @TempDir private Path folder;
-  private SmallDisk disk;
+  private TmpfsDisk disk;
   private RunServer server;
 
   @BeforeEach
   void start() throws Exception {
-    disk = new SmallDisk(Files.createDirectory(folder.resolve("state")));
+    disk = new TmpfsDisk(Files.createDirectory(folder.resolve("state")));
     server = new RunServer(folder, "--runtime", "process", "--allow-root", "--simulate-gpus", "1");
   }
 

@@ -55,10 +55,11 @@ class GpuOutageTest {
     assertThat(held).contains(": GPU 0 for 2h");
     assertThat(berth("reserve", "--gpus", "1", "--wait", "0s", "--for", "2h").exitCode())
         .isEqualTo(125);
+    awaitRecord("GPU-bbbb");
     berthd.kill();
     berthd = berthd();
 
-    assertThat(berth("gpus").out()).contains(FELL_OFF);
+    await().untilAsserted(() -> assertThat(berth("gpus").out()).contains(FELL_OFF));
     Process waiting =
         new ProcessBuilder(
                 Installed.command("berth"), "reserve", "--server", berthd.address(), "--for", "2h")
@@ -75,7 +76,9 @@ class GpuOutageTest {
           .contains(": GPU 1 for 2h");
       berthd.kill();
       berthd = berthd();
-      assertThat(berth("gpus").out()).doesNotContain("sick");
+      await()
+          .untilAsserted(
+              () -> assertThat(berth("gpus").out()).contains("[1]").doesNotContain("sick"));
     } finally {
       waiting.destroyForcibly();
     }
@@ -100,22 +103,24 @@ class GpuOutageTest {
                           GpuHealthState.GPU_HEALTH_STATE_SICK,
                           GpuHealthState.GPU_HEALTH_STATE_HEALTHY)));
     }
-    assertThat(berth("gpus").out()).doesNotContain("sick");
+    assertThat(berth("gpus").out()).contains("[0]").doesNotContain("sick");
   }
 
   @Test
   void aGpuStaysOutForAsLongAsTheDriverAsksForAReset() throws Exception {
     describe("recovery_action 1", "");
     String shown =
-        "sick: the driver reports that it has to be recovered; to bring it back: nvidia-smi"
-            + " --gpu-reset -i 0";
+        "sick: the driver requests a recovery action; to bring it back: stop berthd, nvidia-smi"
+            + " --gpu-reset -i 0, start berthd";
     await().untilAsserted(() -> assertThat(berth("gpus").out()).contains(shown));
     assertThat(health().getRecoveryAction())
         .isEqualTo(GpuRecoveryAction.GPU_RECOVERY_ACTION_GPU_RESET);
-    assertThat(health().getAdvice()).isEqualTo("nvidia-smi --gpu-reset -i 0");
+    assertThat(health().getAdvice())
+        .isEqualTo("stop berthd, nvidia-smi --gpu-reset -i 0, start berthd");
+    awaitRecord("GPU-aaaa");
     berthd.kill();
     berthd = berthd();
-    assertThat(berth("gpus").out()).contains(shown);
+    await().untilAsserted(() -> assertThat(berth("gpus").out()).contains(shown));
 
     Result refused = berth("server", "heal", "0");
     assertThat(refused.exitCode()).isEqualTo(125);
@@ -123,7 +128,7 @@ class GpuOutageTest {
     assertThat(berth("server", "heal", "GPU-aaaa", "--force").exitCode()).isZero();
     assertThat(berth("gpus").out())
         .doesNotContain("sick")
-        .contains("still needed: nvidia-smi --gpu-reset -i 0");
+        .contains("still needed: stop berthd, nvidia-smi --gpu-reset -i 0");
 
     describe("recovery_action 4", "");
     await().untilAsserted(() -> assertThat(berth("gpus").out()).contains("let its work finish"));
@@ -137,14 +142,18 @@ class GpuOutageTest {
   void aDamagedRecordKeepsNoDaemonFromStartingAndItsGpuOut() throws Exception {
     describe("xid 1 48", "xid 1 95");
     await().untilAsserted(() -> assertThat(berth("gpus").out()).contains("XID 48", "XID 95"));
-    Path outages = folder.resolve("state").resolve("gpu-outages");
-    await().until(() -> Files.exists(outages.resolve("GPU-bbbb")));
-    await().until(() -> Files.exists(outages.resolve("GPU-aaaa")));
+    awaitRecord("GPU-bbbb");
+    awaitRecord("GPU-aaaa");
+    Path outages = outages();
     berthd.kill();
     Files.writeString(outages.resolve("GPU-aaaa"), "garbage");
     berthd = berthd();
 
-    assertThat(berth("gpus").out()).contains("the record of its outage is damaged", "XID 95");
+    await()
+        .untilAsserted(
+            () ->
+                assertThat(berth("gpus").out())
+                    .contains("the record of its outage is damaged", "XID 95"));
     assertThat(berthd.log()).contains(outages.resolve("GPU-aaaa") + " is damaged");
     try (Stream<Path> left = Files.list(outages)) {
       assertThat(left.map(path -> path.getFileName().toString()))
@@ -164,6 +173,14 @@ class GpuOutageTest {
     } catch (BerthException e) {
       // Closed.
     }
+  }
+
+  private Path outages() {
+    return folder.resolve("state").resolve("gpu-outages");
+  }
+
+  private void awaitRecord(String gpu) {
+    await().until(() -> Files.exists(outages().resolve(gpu)));
   }
 
   private void release() {
@@ -194,7 +211,10 @@ class GpuOutageTest {
         "--simulate-gpus",
         description.toString(),
         "--sample-interval",
-        "100ms");
+        "100ms",
+        // A busy machine is no driver that hangs.
+        "--nvml-stall",
+        "1m");
   }
 
   private Result berth(String... words) {

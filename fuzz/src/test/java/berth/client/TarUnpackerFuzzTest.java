@@ -2,7 +2,7 @@ package berth.client;
 
 import berth.fuzz.Inputs;
 import berth.fuzz.Scratch;
-import berth.fuzz.Tars;
+import berth.fuzz.SeedTars;
 import berth.fuzz.Unpacked;
 import com.code_intelligence.jazzer.junit.FuzzTest;
 import java.io.ByteArrayInputStream;
@@ -18,7 +18,7 @@ class TarUnpackerFuzzTest {
   private static final Scratch SCRATCH = new Scratch();
 
   static Stream<byte[]> seeds() throws IOException {
-    return Tars.seeds();
+    return SeedTars.seeds();
   }
 
   @MethodSource("seeds")

@@ -42,7 +42,7 @@ public final class DaemonOptions {
       names = "--max-connections",
       paramLabel = "N",
       description =
-          "Connections that callers may have open (default: 4000 for berthd, 40000 for"
+          "Maximum number of open connections (default: 4000 for berthd, 40000 for"
               + " berth-registry). Further ones are refused.")
   private Optional<Integer> maxConnections = Optional.empty();
 
@@ -51,8 +51,8 @@ public final class DaemonOptions {
       paramLabel = "N",
       defaultValue = "1000",
       description =
-          "The same for one client: an IPv4 address, or an IPv6 /64 network (default:"
-              + " ${DEFAULT-VALUE}).")
+          "Maximum number of open connections of one client: an IPv4 address, or an IPv6 /64"
+              + " network (default: ${DEFAULT-VALUE}).")
   private int maxConnectionsPerClient;
 
   public DaemonOptions(int defaultPort, int defaultMaxConnections) {

@@ -137,9 +137,8 @@ final class RegistryCommand implements Callable<Integer> {
       defaultValue = "1h",
       converter = DurationConverter.class,
       description =
-          "How often one of the registries tells etcd to forget old revisions (default:"
-              + " ${DEFAULT-VALUE}). 0s: never, for an etcd that others use too or that does it by"
-              + " itself.")
+          "Interval between compactions of etcd (default: ${DEFAULT-VALUE}). 0s: never, for an etcd"
+              + " that others use too or that does it by itself.")
   private Duration etcdCompaction;
 
   /** Where it is kept who is there. */

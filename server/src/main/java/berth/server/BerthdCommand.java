@@ -159,7 +159,7 @@ final class BerthdCommand implements Callable<Integer> {
       paramLabel = "N",
       defaultValue = "1000",
       description =
-          "How many requests for GPUs may wait here, runs not counted (default:"
+          "Maximum number of waiting requests for GPUs, runs not counted (default:"
               + " ${DEFAULT-VALUE}).")
   private int maxWaiting;
 
@@ -168,7 +168,7 @@ final class BerthdCommand implements Callable<Integer> {
       paramLabel = "N",
       defaultValue = "100",
       description =
-          "How many requests for GPUs of one owner may wait here, runs not counted (default:"
+          "Maximum number of waiting requests for GPUs of one owner, runs not counted (default:"
               + " ${DEFAULT-VALUE}).")
   private int maxWaitingPerOwner;
 
@@ -263,8 +263,8 @@ final class BerthdCommand implements Callable<Integer> {
       defaultValue = "100g",
       converter = SizeConverter.class,
       description =
-          "How much of the disk runs that are over and bundles may take together; beyond that the"
-              + " oldest are forgotten early (default: ${DEFAULT-VALUE}).")
+          "Disk limit for ended runs and bundles; the oldest are deleted first (default:"
+              + " ${DEFAULT-VALUE}).")
   private long keepBytes;
 
   @Option(
@@ -291,7 +291,7 @@ final class BerthdCommand implements Callable<Integer> {
       names = "--max-runs",
       paramLabel = "N",
       defaultValue = "2000",
-      description = "How many runs may wait or run at the same time (default: ${DEFAULT-VALUE}).")
+      description = "Maximum number of runs that wait or run (default: ${DEFAULT-VALUE}).")
   private int maxRuns;
 
   @Option(
@@ -299,8 +299,7 @@ final class BerthdCommand implements Callable<Integer> {
       paramLabel = "N",
       defaultValue = "1000",
       description =
-          "How many runs of one owner may wait or run at the same time (default:"
-              + " ${DEFAULT-VALUE}).")
+          "Maximum number of runs of one owner that wait or run (default:" + " ${DEFAULT-VALUE}).")
   private int maxRunsPerOwner;
 
   @Option(

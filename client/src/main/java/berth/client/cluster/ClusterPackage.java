@@ -121,7 +121,7 @@ final class ClusterPackage {
       return request;
     } catch (IOException | RuntimeException | StackOverflowError e) {
       throw new BerthException(
-          Reason.INVALID, "the package is none of this version of Berth: " + reason(e), e);
+          Reason.INVALID, "not a cluster package of this version of Berth: " + reason(e), e);
     }
   }
 

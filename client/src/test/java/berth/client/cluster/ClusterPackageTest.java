@@ -154,7 +154,7 @@ class ClusterPackageTest {
 
     assertThatThrownBy(() -> ClusterPackage.read(packed, temp.resolve("unpacked")))
         .isInstanceOf(BerthException.class)
-        .hasMessageStartingWith("the package is none of this version of Berth");
+        .hasMessageStartingWith("not a cluster package of this version of Berth");
   }
 
   private ClusterRequest alone() {
@@ -284,7 +284,7 @@ class ClusterPackageTest {
     ClusterPackage.write(alone(), packed);
     rewrite(field, "\"other\":");
 
-    assertRefused("the package is none of this version of Berth");
+    assertRefused("not a cluster package of this version of Berth");
   }
 
   @ParameterizedTest
@@ -292,16 +292,16 @@ class ClusterPackageTest {
   void whatIsNoRequestIsRefused(String text) throws IOException {
     Files.writeString(packed.resolve("cluster.json"), text);
 
-    assertRefused("the package is none of this version of Berth");
+    assertRefused("not a cluster package of this version of Berth");
   }
 
   @Test
   void aNestedRequestCannotExhaustTheStack() throws IOException {
     Files.writeString(packed.resolve("cluster.json"), "{\"groups\":" + "[".repeat(1_000_000));
-    assertRefused("the package is none of this version of Berth");
+    assertRefused("not a cluster package of this version of Berth");
 
     Files.writeString(packed.resolve("cluster.json"), "{\"other\":" + "[".repeat(1_000_000));
-    assertRefused("the package is none of this version of Berth");
+    assertRefused("not a cluster package of this version of Berth");
   }
 
   @Test

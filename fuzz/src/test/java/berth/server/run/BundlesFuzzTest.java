@@ -3,7 +3,7 @@ package berth.server.run;
 import berth.command.Vitals;
 import berth.fuzz.Inputs;
 import berth.fuzz.Scratch;
-import berth.fuzz.Tars;
+import berth.fuzz.SeedTars;
 import berth.fuzz.Unpacked;
 import berth.server.state.DurableFiles;
 import com.code_intelligence.jazzer.junit.FuzzTest;
@@ -23,7 +23,7 @@ class BundlesFuzzTest {
   private static final DurableFiles DISK = new DurableFiles(new Vitals());
 
   static Stream<byte[]> seeds() throws IOException {
-    return Tars.seeds();
+    return SeedTars.seeds();
   }
 
   @MethodSource("seeds")

@@ -2,7 +2,7 @@ package berth.server.run;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.fuzz.Tars;
+import berth.fuzz.SeedTars;
 import berth.rpc.DirectCall;
 import berth.server.LocalServer;
 import berth.v1.UploadBundleRequest;
@@ -64,7 +64,7 @@ class UploadBundleFuzzTest {
   }
 
   static Stream<byte[]> seeds() throws IOException {
-    byte[] tar = Tars.seeds().skip(2).findFirst().orElseThrow();
+    byte[] tar = SeedTars.seeds().skip(2).findFirst().orElseThrow();
     byte[] first = java.util.Arrays.copyOf(tar, 700);
     byte[] second = java.util.Arrays.copyOfRange(tar, 700, tar.length);
     byte[] none = {};

@@ -153,9 +153,9 @@ public final class ServerRules {
   private static void checkName(String name) {
     check(
         NAME.matcher(name).matches(),
-        "'"
+        "invalid server name '"
             + PlainText.clean(name)
-            + "' is no name of a server: letters, digits, dots, dashes and underscores");
+            + "': letters, digits, dots, dashes and underscores are allowed");
   }
 
   private static void checkInstance(String instance) {

@@ -86,6 +86,7 @@ final class ServerJson {
                                   .put("host", waiting.getOwner().getHost())
                                   .put("purpose", waiting.getPurpose())
                                   .put("gpus", waiting.getGpuCount())
+                                  .put("waitingBecause", waiting.getWaitingBecause())
                                   .put("since", true, waiting.getSince()));
                     }
                   })
@@ -310,6 +311,7 @@ final class ServerJson {
         .put("host", request.getOwner().getHost())
         .put("state", Json.word(run.getState(), "RUN_STATE_"))
         .put("ahead", run.getAhead())
+        .put("waitingBecause", run.getWaitingBecause())
         .putNumbers(
             "gpus", run.getReservation().getGpusList().stream().map(ReservedGpu::getIndex).toList())
         .put("reservation", run.getReservation().getReservationId())

@@ -180,7 +180,7 @@ class RegistryGrpcServiceTest {
     RegisterRequest.Builder noPort = good.toBuilder();
     noPort.getInfoBuilder().setAddress("h1");
 
-    refused(noName, "'gpu 01' is no name of a server", Status.Code.INVALID_ARGUMENT);
+    refused(noName, "invalid server name 'gpu 01'", Status.Code.INVALID_ARGUMENT);
     refused(noPort, "the address 'h1:0' is not HOST:PORT", Status.Code.INVALID_ARGUMENT);
     RegisterRequest.Builder padded = good.toBuilder();
     padded.getInfoBuilder().setAddress("\u001bh1:1");
@@ -328,7 +328,7 @@ class RegistryGrpcServiceTest {
   @Test
   void aPlaceInLineForWhatIsNoServerIsRefused() {
     assertNoTurn(turn(), "a turn is for servers, and none is named");
-    assertNoTurn(turn("gpu01", "gpu 02"), "'gpu 02' is no name of a server");
+    assertNoTurn(turn("gpu01", "gpu 02"), "invalid server name 'gpu 02'");
     assertNoTurn(
         turn(Collections.nCopies(10_001, "a").toArray(String[]::new)),
         "a turn for 10001 servers, at most 10000");

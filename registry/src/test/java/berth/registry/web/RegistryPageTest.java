@@ -251,7 +251,12 @@ class RegistryPageTest {
                             .setExited(
                                 RunExited.newBuilder()
                                     .setReason(ExitReason.EXIT_REASON_OUT_OF_MEMORY)
-                                    .setMessage("it used more than 1 GiB"))))
+                                    .setMessage("it used more than 1 GiB")))
+                    .addRuns(
+                        Run.newBuilder()
+                            .setRunId("run-2")
+                            .setState(RunState.RUN_STATE_QUEUED)
+                            .setWaitingBecause("Docker does not answer")))
             .setClusters(
                 ListClustersResponse.newBuilder()
                     .addClusters(
@@ -275,6 +280,10 @@ class RegistryPageTest {
       assertThat(text(run, "program")).isEqualTo("busybox:1 true");
       assertThat(text(run, "cluster")).isEqualTo("mnist");
       assertThat(run.get("exitCode").isJsonNull()).isTrue();
+      assertThat(text(run, "waitingBecause")).isEmpty();
+      JsonObject waiting = server.getAsJsonArray("runs").get(1).getAsJsonObject();
+      assertThat(text(waiting, "state")).isEqualTo("queued");
+      assertThat(text(waiting, "waitingBecause")).isEqualTo("Docker does not answer");
       JsonObject cluster = server.getAsJsonArray("clusters").get(0).getAsJsonObject();
       assertThat(text(cluster, "phase")).isEqualTo("running");
       JsonObject task = cluster.getAsJsonArray("tasks").get(0).getAsJsonObject();

@@ -446,11 +446,7 @@ public final class Clusters implements AutoCloseable {
     if (supervised == null) {
       throw new BerthException(
           Reason.NOT_FOUND,
-          "there is no cluster '"
-              + id
-              + "' on "
-              + serverName()
-              + ": it never was, or is forgotten");
+          "there is no cluster '" + id + "' on " + serverName() + ": unknown or already deleted");
     }
     return supervised.cluster;
   }

@@ -121,7 +121,7 @@ final class SupervisorStatus {
               && Math.abs((double) time.getNanos()) < NANOS;
     }
     if (!right) {
-      throw new InvalidProtocolBufferException("it has a time that there is not");
+      throw new InvalidProtocolBufferException("invalid timestamp");
     }
   }
 }

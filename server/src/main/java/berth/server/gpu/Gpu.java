@@ -9,7 +9,7 @@ import java.util.OptionalLong;
  * One GPU at one moment. What the driver does not support is empty.
  *
  * @param index NVML's index, from 0
- * @param uuid empty only for a GPU that was lost before it ever answered
+ * @param uuid empty only for a GPU that was lost before it ever answered and has no known outage
  */
 public record Gpu(
     int index,

@@ -58,7 +58,9 @@ public record GpuHealth(
   @Override
   public String toString() {
     if (healthy()) {
-      return "healthy";
+      return advice.isEmpty()
+          ? "healthy"
+          : "healthy by the administrator's word; still needed: " + advice;
     }
     return state.name().toLowerCase(Locale.ROOT)
         + ": "

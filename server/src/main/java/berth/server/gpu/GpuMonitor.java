@@ -262,6 +262,10 @@ public final class GpuMonitor implements AutoCloseable {
    * @throws BerthException if there is no such GPU, it cannot be used, or this cannot be kept
    */
   public Gpu heal(String id, boolean force) {
+    if (id.isEmpty()) {
+      // A GPU that never answered has no UUID, and nobody can mean that.
+      throw new BerthException(Reason.INVALID, "missing GPU: give its index or UUID");
+    }
     Gpu healed;
     synchronized (this) {
       Gpu gpu =
@@ -337,7 +341,7 @@ public final class GpuMonitor implements AutoCloseable {
               reading.cudaVersion(),
               source.simulated(),
               reading.problem(),
-              reading.gpus().stream().map(outages::judge).toList(),
+              outages.judge(reading.gpus()),
               reading.links()));
     }
     firstSample.countDown();
@@ -371,6 +375,8 @@ public final class GpuMonitor implements AutoCloseable {
       outages.report(xid);
       publish(newest.with(newest.problem(), replacing(xid.uuid(), outages::afterReport)));
     }
+    // The driver may say what the error means: if nothing, the GPU is not to be out for longer.
+    sampleWanted = true;
   }
 
   // Call with the lock.
@@ -424,12 +430,15 @@ public final class GpuMonitor implements AutoCloseable {
     }
     List<GpuHealthChange> changes = changes(previous, sample);
     for (GpuHealthChange change : changes) {
-      log.warn(
-          "GPU {} ({}) is {}, was {}",
-          change.index(),
-          change.uuid(),
-          change.after(),
-          change.before());
+      // That the driver has got a word for what a GPU needs is no news if that is nothing.
+      if (!change.after().toString().equals(change.before().toString())) {
+        log.warn(
+            "GPU {} ({}) is {}, was {}",
+            change.index(),
+            change.uuid(),
+            change.after(),
+            change.before());
+      }
     }
     for (GpuListener listener : listeners) {
       changes.forEach(listener::healthChanged);

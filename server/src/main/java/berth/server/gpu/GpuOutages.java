@@ -4,9 +4,12 @@ import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalInt;
 import java.util.Set;
+import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -21,10 +24,14 @@ final class GpuOutages {
   private static final Logger log = LoggerFactory.getLogger(GpuOutages.class);
 
   private final Map<String, Outage> outages;
-  // Errors since the last sample, where the driver will say what they mean.
+  // The worst error of each since the last sample, where the driver will say what it means.
   private final Map<String, Xid> unexplained = new HashMap<>();
+  // Errors of which the driver said in the last sample that they need nothing. A sample may come
+  // between the error of a GPU that falls off the bus and its loss.
+  private final Map<String, Xid> justDismissed = new HashMap<>();
   // The driver's word, for each GPU that answered when it was last read.
   private final Map<String, Optional<RecoveryAction>> answers = new HashMap<>();
+  private final Map<String, Integer> indices = new HashMap<>();
   // GPUs that answered nothing but that they need a reset.
   private final Set<String> resetRequired = new HashSet<>();
 
@@ -42,13 +49,15 @@ final class GpuOutages {
   /** Takes notice of an error that is not a program's fault. */
   void report(Xid xid) {
     String uuid = xid.uuid();
-    outages.computeIfPresent(
-        uuid,
-        (id, known) ->
-            new Outage(
-                known.action(), known.reason(), known.driverTells(), /* overridden= */ false));
+    if (!harmless(xid)) {
+      outages.computeIfPresent(uuid, (id, known) -> known.overridden(false));
+    }
     if (answers.getOrDefault(uuid, Optional.empty()).isPresent()) {
-      unexplained.put(uuid, xid);
+      unexplained.merge(
+          uuid,
+          xid,
+          (before, now) ->
+              before.entry().action().compareTo(now.entry().action()) > 0 ? before : now);
     } else {
       lookUp(xid);
     }
@@ -57,7 +66,7 @@ final class GpuOutages {
   /** The GPU as it is after {@link #report}, until it is read again. */
   Gpu afterReport(Gpu gpu) {
     Xid xid = unexplained.get(gpu.uuid());
-    if (xid != null && gpu.health().healthy()) {
+    if (xid != null && !harmless(xid) && gpu.health().healthy()) {
       return gpu.withHealth(new GpuHealth(GpuHealth.State.SICK, xid.toString()));
     }
     Outage outage = outages.get(gpu.uuid());
@@ -67,18 +76,52 @@ final class GpuOutages {
     return answers.containsKey(gpu.uuid()) ? outOfService(gpu, outage) : needing(gpu, outage);
   }
 
-  /** Judges a GPU as the source has read it. */
-  Gpu judge(Gpu gpu) {
+  /** Judges the GPUs as the source has read them. */
+  List<Gpu> judge(List<Gpu> gpus) {
+    Set<String> present = gpus.stream().map(Gpu::uuid).collect(Collectors.toSet());
+    return gpus.stream()
+        .map(gpu -> gpu.uuid().isEmpty() ? recognized(gpu, present) : gpu)
+        .map(this::judge)
+        .toList();
+  }
+
+  // A GPU that is lost when berthd starts does not tell who it is. It is the one that was out of
+  // service at its index, unless that answers at another, or several were.
+  private Gpu recognized(Gpu gpu, Set<String> present) {
+    List<String> candidates =
+        outages.entrySet().stream()
+            .filter(known -> known.getValue().index().equals(OptionalInt.of(gpu.index())))
+            .map(Map.Entry::getKey)
+            .filter(uuid -> !present.contains(uuid))
+            .toList();
+    return candidates.size() == 1
+        ? Gpu.silent(gpu.index(), candidates.get(0), gpu.pciBusId(), gpu.name(), gpu.health())
+        : gpu;
+  }
+
+  private Gpu judge(Gpu gpu) {
     GpuHealth said = gpu.health();
+    if (!gpu.uuid().isEmpty()) {
+      indices.put(gpu.uuid(), gpu.index());
+      outages.computeIfPresent(gpu.uuid(), (id, outage) -> outage.at(gpu.index()));
+    }
     if (!said.healthy()) {
       return judgeSilent(gpu);
     }
     answers.put(gpu.uuid(), said.action());
     Xid xid = unexplained.remove(gpu.uuid());
+    justDismissed.remove(gpu.uuid());
     if (said.action().isPresent()) {
+      if (xid != null && said.action().get() == RecoveryAction.NONE) {
+        justDismissed.put(gpu.uuid(), xid);
+      }
       hear(gpu.uuid(), said.action().get(), Optional.ofNullable(xid));
-    } else if (xid != null) {
-      lookUp(xid);
+    } else {
+      // A driver that was exchanged for one without the field will not say when it is done.
+      outages.computeIfPresent(gpu.uuid(), (id, outage) -> outage.untold());
+      if (xid != null) {
+        lookUp(xid);
+      }
     }
     boolean wasReset = resetRequired.remove(gpu.uuid());
     if (wasReset && said.action().isEmpty()) {
@@ -106,6 +149,7 @@ final class GpuOutages {
           "GPU " + gpu.index() + " does not answer, so it cannot be used: " + gpu.health());
     }
     unexplained.remove(uuid);
+    justDismissed.remove(uuid);
     Outage outage = outages.get(uuid);
     boolean asked = word.isPresent() && word.get() != RecoveryAction.NONE;
     if (outage == null || !asked) {
@@ -125,13 +169,16 @@ final class GpuOutages {
               + outage.action().advice(gpu.index(), true)
               + "; it then comes back by itself (--force uses it as it is)");
     }
-    outages.put(uuid, outage.override());
-    return outOfService(gpu, outage.override());
+    outages.put(uuid, outage.overridden(true));
+    return outOfService(gpu, outage.overridden(true));
   }
 
   // A lost GPU is lost, whatever it reported before.
   private Gpu judgeSilent(Gpu gpu) {
     answers.remove(gpu.uuid());
+    // The driver was to say what the error means, and now cannot be asked.
+    Optional.ofNullable(justDismissed.remove(gpu.uuid())).ifPresent(this::lookUp);
+    Optional.ofNullable(unexplained.remove(gpu.uuid())).ifPresent(this::lookUp);
     Optional<RecoveryAction> word = gpu.health().action();
     if (word.isPresent() && !gpu.uuid().isEmpty()) {
       resetRequired.add(gpu.uuid());
@@ -157,10 +204,11 @@ final class GpuOutages {
     String reason =
         xid.map(Xid::toString)
             .or(() -> known.map(Outage::reason))
-            .orElse("the driver reports that it has to be recovered");
+            .orElse("the driver requests a recovery action");
     boolean overridden =
-        xid.isEmpty() && known.filter(old -> old.overridden() && old.action() == word).isPresent();
-    outages.put(uuid, new Outage(word, reason, true, overridden));
+        xid.filter(error -> !harmless(error)).isEmpty()
+            && known.filter(old -> old.overridden() && old.action() == word).isPresent();
+    outages.put(uuid, new Outage(index(uuid), word, reason, true, overridden));
   }
 
   private void lookUp(Xid xid) {
@@ -169,11 +217,20 @@ final class GpuOutages {
     if (entry.action() == RecoveryAction.NONE) {
       return;
     }
-    Outage added = new Outage(entry.action(), xid.toString(), false, false);
+    Outage added = new Outage(index(xid.uuid()), entry.action(), xid.toString(), false, false);
     outages.merge(
         xid.uuid(),
         added,
         (known, now) -> known.action().orWorse(now.action()) == known.action() ? known : now);
+  }
+
+  private OptionalInt index(String uuid) {
+    Integer index = indices.get(uuid);
+    return index == null ? OptionalInt.empty() : OptionalInt.of(index);
+  }
+
+  private static boolean harmless(Xid xid) {
+    return xid.entry().action() == RecoveryAction.NONE;
   }
 
   private static Gpu outOfService(Gpu gpu, Outage outage) {

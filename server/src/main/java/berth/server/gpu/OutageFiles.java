@@ -15,6 +15,7 @@ import java.time.Duration;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
+import java.util.OptionalInt;
 import java.util.Properties;
 import java.util.Set;
 import java.util.regex.Pattern;
@@ -31,12 +32,14 @@ final class OutageFiles implements OutageStore {
   private static final Logger log = LoggerFactory.getLogger(OutageFiles.class);
   private static final Path BOOT_ID = Path.of("/proc/sys/kernel/random/boot_id");
   private static final Duration RETRY = Duration.ofSeconds(5);
+  private static final Pattern INDEX = Pattern.compile("[0-9]{1,6}");
   // UUIDs are the driver's own; a simulated one may be anything.
   private static final Pattern NAME = Pattern.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,127}");
 
   private final Path folder;
   private final DurableFiles files;
   private final String bootId;
+  private final Duration retry;
   // Guarded by `wakeUp`.
   private final Object wakeUp = new Object();
   private Map<String, Outage> wanted = Map.of();
@@ -44,22 +47,30 @@ final class OutageFiles implements OutageStore {
   // Held for as long as the disk takes.
   private final Object disk = new Object();
   private final Map<String, Outage> written = new HashMap<>();
+  // Of these and of earlier boots.
+  private final Set<String> names = new HashSet<>();
   private String failure = "";
 
   /**
    * @param bootId differs from one start of the machine to the next
+   * @param retry from one attempt to write to the next
    */
-  OutageFiles(Path stateFolder, DurableFiles files, String bootId) {
+  OutageFiles(Path stateFolder, DurableFiles files, String bootId, Duration retry) {
     this.folder = stateFolder.toAbsolutePath().resolve("gpu-outages");
     this.files = files;
     this.bootId = bootId;
+    this.retry = retry;
   }
 
   /** Opens the folder of a daemon and starts the thread that writes. */
   static OutageFiles open(Path stateFolder, DurableFiles files, Vitals vitals) {
-    OutageFiles opened = new OutageFiles(stateFolder, files, currentBoot());
-    vitals.start("gpu-outages", opened::writeNext);
+    OutageFiles opened = new OutageFiles(stateFolder, files, currentBoot(), RETRY);
+    opened.start(vitals);
     return opened;
+  }
+
+  void start(Vitals vitals) {
+    vitals.start("gpu-outages", this::writeNext);
   }
 
   /**
@@ -90,11 +101,12 @@ final class OutageFiles implements OutageStore {
 
   private void load(Path file, Map<String, Outage> loaded) {
     String uuid = file.getFileName().toString();
+    names.add(uuid);
     try {
       Properties record = RecordFile.readProperties(file);
       Outage outage = outage(file, record);
-      written.put(uuid, outage);
       if (record.getProperty("boot", "").equals(bootId)) {
+        written.put(uuid, outage);
         log.warn("GPU {} is still out of service: {}", uuid, outage.reason());
         loaded.put(uuid, outage);
       } else {
@@ -103,7 +115,12 @@ final class OutageFiles implements OutageStore {
     } catch (IOException e) {
       log.error("{}; its GPU stays out of service", e.getMessage());
       Outage unknown =
-          new Outage(RecoveryAction.INSPECT, "the record of its outage is damaged", false, false);
+          new Outage(
+              OptionalInt.empty(),
+              RecoveryAction.INSPECT,
+              "the record of its outage is damaged",
+              false,
+              false);
       loaded.put(uuid, unknown);
       try {
         log.error("{} is kept as {}", file, StateFolder.setAside(file));
@@ -133,7 +150,7 @@ final class OutageFiles implements OutageStore {
               contents.put(folder.resolve(uuid), content(outage));
             }
           });
-      Set<String> over = new HashSet<>(written.keySet());
+      Set<String> over = new HashSet<>(names);
       over.removeAll(target.keySet());
       if (contents.isEmpty() && over.isEmpty()) {
         return;
@@ -150,6 +167,8 @@ final class OutageFiles implements OutageStore {
       }
       written.clear();
       written.putAll(target);
+      names.clear();
+      names.addAll(target.keySet());
     }
   }
 
@@ -190,7 +209,7 @@ final class OutageFiles implements OutageStore {
         wakeUp.wait();
       }
       if (failed && !closed) {
-        wakeUp.wait(RETRY.toMillis());
+        wakeUp.wait(retry.toMillis());
       }
       return !closed;
     }
@@ -199,6 +218,7 @@ final class OutageFiles implements OutageStore {
   private byte[] content(Outage outage) {
     Properties record = new Properties();
     record.setProperty("boot", bootId);
+    outage.index().ifPresent(index -> record.setProperty("index", Integer.toString(index)));
     record.setProperty("action", outage.action().name());
     record.setProperty("reason", outage.reason());
     record.setProperty("driver-tells", Boolean.toString(outage.driverTells()));
@@ -208,7 +228,11 @@ final class OutageFiles implements OutageStore {
 
   private static Outage outage(Path file, Properties record) throws DamagedFileException {
     try {
+      String index = record.getProperty("index", "");
       return new Outage(
+          INDEX.matcher(index).matches()
+              ? OptionalInt.of(Integer.parseInt(index))
+              : OptionalInt.empty(),
           RecoveryAction.valueOf(record.getProperty("action", "")),
           record.getProperty("reason", ""),
           Boolean.parseBoolean(record.getProperty("driver-tells")),

@@ -1,14 +1,14 @@
 package berth.server.gpu;
 
 /**
- * What a GPU needs to recover from an error, from the least to the most that has to be done. The
- * numbers are those of NVML's {@code nvmlDeviceGpuRecoveryAction_t}.
+ * What a GPU needs to recover from an error, from the least to the most that has to be done; NVML's
+ * {@code nvmlDeviceGpuRecoveryAction_t} has another order, see {@link #ofNvml}.
  */
 public enum RecoveryAction {
   NONE("nothing"),
   /** Nobody here knows what, so somebody has to look. */
-  INSPECT("a look at it"),
-  DRAIN_P2P("an end of all peer-to-peer traffic with it"),
+  INSPECT("an inspection"),
+  DRAIN_P2P("a drain of peer-to-peer traffic"),
   DRAIN_AND_RESET("a GPU reset when its work is done"),
   GPU_RESET("a GPU reset"),
   /** Heals all that the others heal, too. */
@@ -21,7 +21,8 @@ public enum RecoveryAction {
   }
 
   static RecoveryAction ofNvml(long number) {
-    return switch ((int) number) {
+    // Not a plain cast: that would read 2^32 as 0.
+    return switch ((int) Math.max(-1, Math.min(number, Integer.MAX_VALUE))) {
       case 0 -> NONE;
       case 1 -> GPU_RESET;
       // 7 is "reboot the system", of drivers that tell the node from the system.
@@ -49,12 +50,17 @@ public enum RecoveryAction {
    */
   String advice(int index, boolean driverTells) {
     String heal = driverTells ? "" : ", then berth server heal " + index;
-    String reset = "nvidia-smi --gpu-reset -i " + index + heal;
+    // It refuses while anybody has the GPU open, and berthd does through NVML.
+    String reset =
+        "stop berthd, nvidia-smi --gpu-reset -i "
+            + index
+            + ", start berthd"
+            + (driverTells ? "" : ", berth server heal " + index);
     return switch (this) {
       case NONE -> "";
       case INSPECT -> "see dmesg and nvidia-smi -q -i " + index + heal;
       case DRAIN_P2P -> "end the programs that use it together with other GPUs" + heal;
-      case DRAIN_AND_RESET -> "let its work finish, then " + reset;
+      case DRAIN_AND_RESET -> "let its work finish, " + reset;
       case GPU_RESET -> reset;
       case NODE_REBOOT -> "reboot";
     };

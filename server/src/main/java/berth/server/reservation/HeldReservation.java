@@ -136,7 +136,8 @@ final class HeldReservation {
     try {
       if (!held.guard()) {
         throw new BerthException(
-            Reason.UNAVAILABLE, "somebody replaces the lock files in " + protocol.folder().path());
+            Reason.UNAVAILABLE,
+            "lock files in " + protocol.folder().path() + " are being replaced");
       }
       held.keepFor(request.lifetime());
       return held;

@@ -34,9 +34,7 @@ public sealed interface Lifetime {
     private static long started(int pid) {
       return KernelFiles.startOf(pid)
           .orElseThrow(
-              () ->
-                  new BerthException(
-                      Reason.INVALID, "there is no process " + pid + " on this server to live by"));
+              () -> new BerthException(Reason.INVALID, "no process " + pid + " on this server"));
     }
   }
 

@@ -394,7 +394,7 @@ final class WaitingLine {
     }
   }
 
-  /** Tells those who wait that somebody keeps the line locked, if that takes long. */
+  /** Tells those who wait that another process has the line locked, if that takes long. */
   private final class PlacePatience {
     private boolean over;
 
@@ -405,7 +405,7 @@ final class WaitingLine {
     private void tell() {
       synchronized (lock) {
         if (!over && served.isEmpty()) {
-          trouble("somebody keeps " + protocol.queue().file() + " locked");
+          trouble(protocol.queue().file() + " is locked by another process");
         }
       }
     }

@@ -93,7 +93,8 @@ public final class RunMessages {
       throw invalid(
           "output from byte "
               + Long.toUnsignedString(request.getFromOffset())
-              + " asked, no run has that much");
+              + " asked, the largest offset is "
+              + Long.MAX_VALUE);
     }
     return OptionalLong.of(request.getFromOffset());
   }

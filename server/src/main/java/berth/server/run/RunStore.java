@@ -273,9 +273,7 @@ final class RunStore {
       log.error("{} cannot be read: {}", run.request(), e.toString());
     }
     return spec.orElseGet(
-        () ->
-            RunMessages.spec(
-                RunCodeRequest.newBuilder().setName("(what was asked for is damaged)").build()));
+        () -> RunMessages.spec(RunCodeRequest.newBuilder().setName("(request damaged)").build()));
   }
 
   // What lists show is in the content too, only longer.

@@ -378,7 +378,7 @@ public final class Runs implements AutoCloseable {
                         + id
                         + "' on "
                         + serverName
-                        + ": it never was, or is forgotten"));
+                        + ": unknown or already deleted"));
   }
 
   RunIndex index() {

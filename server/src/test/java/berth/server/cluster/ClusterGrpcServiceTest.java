@@ -310,7 +310,7 @@ class ClusterGrpcServiceTest {
     assertFails(
         () -> cancel("c-0", false),
         Status.Code.NOT_FOUND,
-        "there is no cluster 'c-0' on gpu01: it never was, or is forgotten");
+        "there is no cluster 'c-0' on gpu01: unknown or already deleted");
   }
 
   @Test

@@ -234,7 +234,7 @@ class TornClustersTest {
     assertIgnored("has 1099511627776 bytes");
 
     say(ended().setEndedAt(com.google.protobuf.Timestamp.newBuilder().setSeconds(Long.MAX_VALUE)));
-    assertIgnored("a time that there is not");
+    assertIgnored("invalid timestamp");
   }
 
   @Test

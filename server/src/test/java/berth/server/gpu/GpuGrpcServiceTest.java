@@ -224,14 +224,16 @@ class GpuGrpcServiceTest {
     assertThat(health(list())).containsExactly(HEALTHY, HEALTHY);
     assertThatThrownBy(() -> heal("7", false))
         .hasMessage("NOT_FOUND: no GPU '7' here: this server has 2");
+    assertThatThrownBy(() -> heal("", false))
+        .hasMessage("INVALID_ARGUMENT: missing GPU: give its index or UUID");
 
     source.reports(healthy(0, "a"), needing(1, "b", RecoveryAction.GPU_RESET));
     monitor.sampleOnce();
     assertThatThrownBy(() -> heal("b", false))
         .hasMessage(
-            "FAILED_PRECONDITION: the driver asks for a GPU reset of GPU 1 (the driver reports that"
-                + " it has to be recovered): nvidia-smi --gpu-reset -i 1; it then comes back by"
-                + " itself (--force uses it as it is)");
+            "FAILED_PRECONDITION: the driver asks for a GPU reset of GPU 1 (the driver requests a"
+                + " recovery action): stop berthd, nvidia-smi --gpu-reset -i 1, start berthd; it"
+                + " then comes back by itself (--force uses it as it is)");
     berth.v1.GpuHealth forced = heal("b", true).getGpu().getHealth();
     assertThat(forced.getState()).isEqualTo(GpuHealthState.GPU_HEALTH_STATE_HEALTHY);
     assertThat(forced.getRecoveryAction())

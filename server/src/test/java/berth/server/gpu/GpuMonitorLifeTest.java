@@ -18,10 +18,14 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** {@link GpuMonitor} with its threads, from start to close. */
 class GpuMonitorLifeTest {
-  private static final Duration PATIENCE = Duration.ofSeconds(30);
+  private static final Duration PATIENCE = Duration.ofSeconds(60);
   private static final int UNINITIALIZED = 1;
   private static final GpuMonitor.Timing TIMING =
       new GpuMonitor.Timing(Duration.ofMillis(50), Duration.ofMillis(500));
+
+  // For those who do not want to see a busy machine taken for a driver that hangs.
+  private static final GpuMonitor.Timing PATIENT =
+      new GpuMonitor.Timing(Duration.ofMillis(50), PATIENCE);
 
   @TempDir private Path folder;
 
@@ -51,7 +55,7 @@ class GpuMonitorLifeTest {
   @Test
   void goesOnAfterADescriptionThatCannotBeRead() throws Exception {
     var standIn = new NvmlStandIn(folder, 3, "gpu GPU-a\n");
-    try (GpuMonitor monitor = GpuMonitor.start(new SimulatedGpus(standIn.description()), TIMING)) {
+    try (GpuMonitor monitor = GpuMonitor.start(new SimulatedGpus(standIn.description()), PATIENT)) {
       assertThat(monitor.awaitFirstSample(PATIENCE)).isTrue();
       standIn.describe("gpu GPU-a\n  memory many\n  xid one\n");
       await()
@@ -69,7 +73,7 @@ class GpuMonitorLifeTest {
     String well = "gpu GPU-a\n  recovery_action 0\n";
     try (var standIn = new NvmlStandIn(folder, generation, well);
         var files = new DurableFiles(new Vitals());
-        GpuMonitor monitor = GpuMonitor.start(standIn.gpus(), TIMING, host(files))) {
+        GpuMonitor monitor = GpuMonitor.start(standIn.gpus(), PATIENT, host(files))) {
       assertThat(monitor.awaitFirstSample(PATIENCE)).isTrue();
       var sick = new CountDownLatch(1);
       monitor.listen(new OnSick(sick));
@@ -83,11 +87,34 @@ class GpuMonitorLifeTest {
       Path next = Files.createDirectory(folder.resolve("next"));
       try (var standIn = new NvmlStandIn(next, generation, well);
           var files = new DurableFiles(new Vitals());
-          GpuMonitor monitor = GpuMonitor.start(standIn.gpus(), TIMING, host(files))) {
+          GpuMonitor monitor = GpuMonitor.start(standIn.gpus(), PATIENT, host(files))) {
         assertThat(monitor.awaitFirstSample(PATIENCE)).isTrue();
         assertThat(monitor.newest().gpus().get(0).health().advice()).isEqualTo("reboot");
         assertThat(monitor.heal("GPU-a", false).health().healthy()).isTrue();
       }
+    }
+  }
+
+  @Test
+  void aGpuThatFellOffTheBusIsKnownAfterARestartAlthoughItDoesNotAnswer() throws Exception {
+    try (var standIn = new NvmlStandIn(folder, 2, NvmlStandIn.SPARSE);
+        var files = new DurableFiles(new Vitals());
+        GpuMonitor monitor = GpuMonitor.start(standIn.gpus(), PATIENT, host(files))) {
+      assertThat(monitor.awaitFirstSample(PATIENCE)).isTrue();
+      standIn.describe(NvmlStandIn.SPARSE + "  xid 1 79\n");
+      await()
+          .atMost(PATIENCE)
+          .until(() -> monitor.newest().gpus().get(1).health().advice().equals("reboot"));
+    }
+    Path next = Files.createDirectory(folder.resolve("next"));
+    try (var standIn = new NvmlStandIn(next, 2, NvmlStandIn.SPARSE + "  status 15\n");
+        var files = new DurableFiles(new Vitals());
+        GpuMonitor monitor = GpuMonitor.start(standIn.gpus(), PATIENT, host(files))) {
+      assertThat(monitor.awaitFirstSample(PATIENCE)).isTrue();
+      Gpu lost = monitor.newest().gpus().get(1);
+      assertThat(lost.uuid()).isEqualTo("GPU-b");
+      assertThat(lost.health().state()).isEqualTo(GpuHealth.State.LOST);
+      assertThat(lost.health().advice()).isEqualTo("reboot");
     }
   }
 

@@ -7,6 +7,8 @@ import static berth.server.gpu.FakeGpus.needing;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
 import java.time.Clock;
 import java.time.Duration;
 import java.time.Instant;
@@ -124,8 +126,8 @@ class GpuRecoveryTest {
   @CsvSource(
       textBlock =
           """
-          GPU_RESET       | nvidia-smi --gpu-reset -i 1
-          DRAIN_AND_RESET | let its work finish, then nvidia-smi --gpu-reset -i 1
+          GPU_RESET       | stop berthd, nvidia-smi --gpu-reset -i 1, start berthd
+          DRAIN_AND_RESET | let its work finish, stop berthd, nvidia-smi --gpu-reset -i 1, start berthd
           DRAIN_P2P       | end the programs that use it together with other GPUs
           NODE_REBOOT     | reboot
           INSPECT         | see dmesg and nvidia-smi -q -i 1
@@ -138,7 +140,7 @@ class GpuRecoveryTest {
 
     source.reports(healthy(0, "a"), needing(1, "b", word));
     monitor.sampleOnce();
-    GpuHealth out = sick("the driver reports that it has to be recovered", word, advice);
+    GpuHealth out = sick("the driver requests a recovery action", word, advice);
     assertThat(health()).containsExactly(GpuHealth.HEALTHY, out);
     pass(LONG);
     monitor.sampleOnce();
@@ -183,6 +185,8 @@ class GpuRecoveryTest {
     source.reports(healthy(0, "a"));
     monitor.sampleOnce();
     assertThat(health().get(0).state()).isEqualTo(GpuHealth.State.SICK);
+    // Nobody else will say that it is done.
+    assertThat(health().get(0).advice()).endsWith(", berth server heal 0");
 
     monitor.heal("a", false);
     assertThat(health()).containsExactly(GpuHealth.HEALTHY);
@@ -209,7 +213,7 @@ class GpuRecoveryTest {
         healthy(0, "a"), Gpu.silent(1, "b", Optional.empty(), Optional.empty(), resetRequired));
     monitor.sampleOnce();
     assertThat(health().get(1).state()).isEqualTo(GpuHealth.State.LOST);
-    assertThat(health().get(1).advice()).startsWith("nvidia-smi --gpu-reset -i 1");
+    assertThat(health().get(1).advice()).startsWith("stop berthd, nvidia-smi --gpu-reset -i 1");
 
     source.reports(healthy(0, "a"), healthy(1, "b"));
     monitor.sampleOnce();
@@ -233,6 +237,122 @@ class GpuRecoveryTest {
     monitor.sampleOnce();
     assertThat(health().get(1).state()).isEqualTo(GpuHealth.State.SICK);
     assertThat(health().get(1).advice()).isEqualTo("reboot");
+  }
+
+  @Test
+  void aGpuThatIsLostAfterAnErrorNeedsWhatTheCatalogueSaysWhereTheDriverCannotBeAsked()
+      throws Exception {
+    source.reports(needing(0, "a", RecoveryAction.NONE), needing(1, "b", RecoveryAction.NONE));
+    monitor.sampleOnce();
+    xid("b", 79);
+    xid("b", 48);
+    source.reports(needing(0, "a", RecoveryAction.NONE), lost(1, "b"));
+    monitor.sampleOnce();
+
+    GpuHealth gone =
+        new GpuHealth(
+            GpuHealth.State.LOST, "lost", Optional.of(RecoveryAction.NODE_REBOOT), "reboot");
+    assertThat(health()).containsExactly(WELL, gone);
+    assertThat(kept.outages.get("b").reason()).startsWith("XID 79");
+
+    monitor = monitor();
+    monitor.sampleOnce();
+    assertThat(health()).containsExactly(WELL, gone);
+    source.reports(needing(0, "a", RecoveryAction.NONE), needing(1, "b", RecoveryAction.NONE));
+    monitor.sampleOnce();
+    assertThat(health()).containsOnly(WELL);
+    assertThat(kept.outages).isEmpty();
+  }
+
+  @Test
+  void aGpuThatIsLostRightAfterTheDriverAskedForNothingNeedsWhatTheCatalogueSays()
+      throws Exception {
+    source.reports(needing(0, "a", RecoveryAction.NONE));
+    monitor.sampleOnce();
+    xid("a", 79);
+    monitor.sampleOnce();
+    assertThat(health()).containsExactly(WELL);
+    source.reports(lost(0, "a"));
+    monitor.sampleOnce();
+    assertThat(health().get(0).advice()).isEqualTo("reboot");
+
+    source.reports(needing(0, "a", RecoveryAction.NONE));
+    monitor.sampleOnce();
+    monitor.sampleOnce();
+    source.reports(lost(0, "a"));
+    monitor.sampleOnce();
+    assertThat(health().get(0).action()).as("another loss").isEmpty();
+  }
+
+  @Test
+  void aGpuThatIsLostOverARestartIsKnownByItsIndexAndStillNeedsTheSame() throws Exception {
+    monitor.sampleOnce();
+    xid("b", 79);
+    monitor.sampleOnce();
+    monitor = monitor();
+    source.reports(healthy(0, "a"), lost(1, ""), lost(2, ""));
+    monitor.sampleOnce();
+
+    assertThat(monitor.newest().gpus()).extracting(Gpu::uuid).containsExactly("a", "b", "");
+    assertThat(health().get(1).advice()).isEqualTo("reboot");
+    assertThat(health().get(2).action()).isEmpty();
+
+    // Whoever answers elsewhere is not the one that is lost.
+    monitor = monitor();
+    source.reports(healthy(0, "b"), lost(1, ""));
+    monitor.sampleOnce();
+    assertThat(monitor.newest().gpus()).extracting(Gpu::uuid).containsExactly("b", "");
+    assertThat(health().get(0).advice()).isEqualTo("reboot");
+    assertThat(health().get(1).action()).isEmpty();
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {32, 69, 92, 137})
+  void anErrorThatNeedsNothingTakesNoGpuOutWhileTheDriverIsAsked(int code) throws Exception {
+    source.reports(needing(0, "a", RecoveryAction.NONE), needing(1, "b", RecoveryAction.GPU_RESET));
+    monitor.sampleOnce();
+    monitor.heal("b", true);
+    var states = new ArrayList<GpuHealth.State>();
+    monitor.listen(new HealthListener(states));
+    xid("a", code);
+    xid("b", code);
+    assertThat(monitor.sampleWanted()).isTrue();
+    monitor.sampleOnce();
+
+    assertThat(states).isEmpty();
+    assertThat(health()).allMatch(GpuHealth::healthy);
+
+    xid("a", code);
+    source.reports(needing(0, "a", RecoveryAction.GPU_RESET));
+    monitor.sampleOnce();
+    assertThat(health().get(0).reason()).startsWith("XID " + code);
+  }
+
+  @Test
+  void theLogSaysOfAForcedGpuWhatItStillNeeds() {
+    GpuHealth forced = GpuHealth.HEALTHY.needing(RecoveryAction.NODE_REBOOT, "reboot");
+
+    assertThat(forced).hasToString("healthy by the administrator's word; still needed: reboot");
+    assertThat(WELL).hasToString("healthy");
+  }
+
+  @Test
+  void aNumberThatNoDriverHasYetIsInspected() {
+    assertThat(RecoveryAction.ofNvml(0)).isEqualTo(RecoveryAction.NONE);
+    assertThat(RecoveryAction.ofNvml(1L << 32)).isEqualTo(RecoveryAction.INSPECT);
+    assertThat(RecoveryAction.ofNvml((1L << 32) + 1)).isEqualTo(RecoveryAction.INSPECT);
+    assertThat(RecoveryAction.ofNvml(-1)).isEqualTo(RecoveryAction.INSPECT);
+  }
+
+  @Test
+  void noNameIsNoGpu() {
+    source.reports(lost(0, ""));
+    monitor.sampleOnce();
+
+    assertThatThrownBy(() -> monitor.heal("", true))
+        .isInstanceOfSatisfying(
+            BerthException.class, e -> assertThat(e.reason()).isEqualTo(Reason.INVALID))
+        .hasMessage("missing GPU: give its index or UUID");
   }
 
   @Test

@@ -14,6 +14,7 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalInt;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -21,9 +22,15 @@ import org.junit.jupiter.api.io.TempDir;
 
 class OutageFilesTest {
   private static final Outage RESET =
-      new Outage(RecoveryAction.GPU_RESET, "XID 48, uncorrectable memory error", false, false);
+      new Outage(
+          OptionalInt.of(12),
+          RecoveryAction.GPU_RESET,
+          "XID 48, uncorrectable memory error",
+          false,
+          false);
   private static final Outage REBOOT =
-      new Outage(RecoveryAction.NODE_REBOOT, "the driver says so: ü\n=", true, true);
+      new Outage(
+          OptionalInt.empty(), RecoveryAction.NODE_REBOOT, "the driver says so: ü\n=", true, true);
 
   @TempDir private Path state;
   private final Vitals vitals = new Vitals();
@@ -46,6 +53,19 @@ class OutageFilesTest {
     assertThat(afterReboot.load()).isEmpty();
     afterReboot.flush();
     assertThat(names()).isEmpty();
+  }
+
+  @Test
+  void anOutageLikeTheOneBeforeARebootIsOfThisBoot() throws Exception {
+    OutageFiles before = store("boot-1");
+    before.save(Map.of("GPU-a", RESET));
+    before.flush();
+    OutageFiles after = store("boot-2");
+    assertThat(after.load()).isEmpty();
+    after.save(Map.of("GPU-a", RESET));
+    after.flush();
+
+    assertThat(store("boot-2").load()).isEqualTo(Map.of("GPU-a", RESET));
   }
 
   @Test
@@ -107,7 +127,8 @@ class OutageFilesTest {
   void aDiskThatCannotBeWrittenDelaysNobodyAndIsTriedAgain() throws Exception {
     // Not even root can make a folder where a file is.
     Path blocked = Files.writeString(state.resolve("gpu-outages"), "");
-    OutageFiles store = OutageFiles.open(state, files, vitals);
+    OutageFiles store = new OutageFiles(state, files, "boot", Duration.ofMillis(1));
+    store.start(vitals);
     store.save(Map.of("GPU-a", RESET));
     assertThatThrownBy(store::flush).isInstanceOf(IOException.class);
 
@@ -120,7 +141,7 @@ class OutageFilesTest {
   }
 
   private OutageFiles store(String bootId) {
-    return new OutageFiles(state, files, bootId);
+    return new OutageFiles(state, files, bootId, Duration.ofMillis(1));
   }
 
   private Path folder() {

@@ -239,7 +239,7 @@ class TroubleOfTheServerTest {
           .hasMessageStartingWith("1 GPU asked, but others are waiting already");
       waiting.get(1).leave();
       daemon.release(held.id());
-      await().until(() -> lastReason(waiting.get(4)).startsWith("somebody keeps "));
+      await().until(() -> lastReason(waiting.get(4)).endsWith(" is locked by another process"));
       queue.unlock();
 
       for (int i : List.of(0, 2, 3, 4)) {

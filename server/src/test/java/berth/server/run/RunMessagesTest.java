@@ -13,7 +13,9 @@ class RunMessagesTest {
   void anOffsetThatNoOutputHasIsRefused() {
     AttachRunRequest request = AttachRunRequest.newBuilder().setFromOffset(-1).build();
     assertThatThrownBy(() -> RunMessages.offset(request))
-        .hasMessage("output from byte 18446744073709551615 asked, no run has that much")
+        .hasMessage(
+            "output from byte 18446744073709551615 asked, the largest offset is"
+                + " 9223372036854775807")
         .isInstanceOfSatisfying(
             BerthException.class, e -> assertThat(e.reason()).isEqualTo(Reason.INVALID));
   }

@@ -287,7 +287,7 @@ class RunsTest {
     assertRefused(
         () -> runs.remove(run.id()),
         Reason.NOT_FOUND,
-        "there is no run '" + run.id() + "' on gpu01: it never was, or is forgotten");
+        "there is no run '" + run.id() + "' on gpu01: unknown or already deleted");
     stop();
     start();
     assertThat(runs.all()).isEmpty();

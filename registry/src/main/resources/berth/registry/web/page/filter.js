@@ -125,7 +125,7 @@ function factsOfRun(server, run) {
     gpu: server.gpus.filter((gpu) => run.gpus.includes(gpu.index)).map((gpu) => gpu.model),
     run: [run.id, run.name],
     cluster: [run.cluster],
-    other: [run.host, run.program, run.reservation, run.why],
+    other: [run.host, run.program, run.reservation, run.why, run.waitingBecause],
   });
 }
 
@@ -147,7 +147,7 @@ function factsOfWaiting(server, request) {
     state: ['waiting', 'queued'],
     user: [request.user],
     gpu: server.gpus.map((gpu) => gpu.model),
-    other: [request.host, request.purpose],
+    other: [request.host, request.purpose, request.waitingBecause],
   });
 }
 

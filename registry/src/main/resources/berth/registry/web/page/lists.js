@@ -148,7 +148,7 @@ class QueueRow {
     setAttribute(this.#server, 'href', routeTo('server', [server.name]));
     setText(this.#owner, person(request.user, request.host));
     setText(this.#wants, request.gpus < 0 ? 'all GPUs' : count(request.gpus, 'GPU'));
-    setText(this.#purpose, request.purpose);
+    setText(this.#purpose, [request.purpose, request.waitingBecause].filter(Boolean).join('; '));
     this.tick();
   }
 

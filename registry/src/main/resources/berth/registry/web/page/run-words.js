@@ -29,7 +29,7 @@ export function runStateWord(run) {
 /** `exit 0`, `exit 137, out of memory`, or what it waits for. */
 export function runOutcome(run) {
   if (run.state !== 'ended') {
-    return run.why;
+    return run.waitingBecause ? `waits for the server: ${run.waitingBecause}` : '';
   }
   const parts = [];
   if (run.exitCode !== null && !run.why.includes(`exit ${run.exitCode}`)) {

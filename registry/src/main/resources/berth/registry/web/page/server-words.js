@@ -58,5 +58,6 @@ export function freeGpus(server) {
 export function waitingSentence(request, now) {
   const wanted = request.gpus < 0 ? 'all GPUs' : count(request.gpus, 'GPU');
   const purpose = request.purpose ? `: ${request.purpose}` : '';
-  return `${person(request.user, request.host)} waits ${duration(now - request.since)} for ${wanted}${purpose}`;
+  const because = request.waitingBecause ? ` (${request.waitingBecause})` : '';
+  return `${person(request.user, request.host)} waits ${duration(now - request.since)} for ${wanted}${purpose}${because}`;
 }

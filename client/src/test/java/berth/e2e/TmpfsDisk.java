@@ -9,13 +9,13 @@ import java.nio.file.Path;
  * A file system of its own for a folder, with little room, until it is closed. The folder has again
  * what it had then.
  */
-final class SmallDisk implements AutoCloseable {
+final class TmpfsDisk implements AutoCloseable {
   private static final String SIZE = "16m";
 
   private final Path folder;
   private final Path ballast;
 
-  SmallDisk(Path folder) {
+  TmpfsDisk(Path folder) {
     this.folder = folder;
     this.ballast = folder.resolve("ballast");
     checked("mount", "-t", "tmpfs", "-o", "size=" + SIZE, "small-disk", folder.toString());

@@ -9,13 +9,13 @@ import org.apache.commons.compress.archivers.tar.TarArchiveEntry;
 import org.apache.commons.compress.archivers.tar.TarArchiveOutputStream;
 import org.apache.commons.compress.archivers.tar.TarConstants;
 
-/** Tars to begin with: good ones, and those that try what must not work. */
-public final class Tars {
+/** SeedTars to begin with: good ones, and those that try what must not work. */
+public final class SeedTars {
   private interface Filling {
     void fill(TarArchiveOutputStream tar) throws IOException;
   }
 
-  private Tars() {}
+  private SeedTars() {}
 
   public static Stream<byte[]> seeds() throws IOException {
     byte[] good =
