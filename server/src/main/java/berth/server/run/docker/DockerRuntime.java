@@ -215,7 +215,7 @@ public final class DockerRuntime implements Runtime {
           Reason.CONFLICT, "containers cannot get at GPUs: " + gpuAccess.description());
     }
     InspectImageResponse image =
-        images.get(launch.image().orElseThrow(), launch.fetched(), progress);
+        images.get(launch.image().orElseThrow(), launch.neverFetched(), progress);
     List<Path> sources =
         mounts.bind(
             launch.folder().mounts(),

@@ -156,7 +156,7 @@ class ProcessRuntimeTest {
         id,
         run,
         Optional.empty(),
-        false,
+        Optional.empty(),
         Optional.empty(),
         List.of("sh", "-c", ": >begun; while :; do sleep 0.02; done"),
         Map.of(),
