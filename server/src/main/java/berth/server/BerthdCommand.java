@@ -211,8 +211,9 @@ final class BerthdCommand implements Callable<Integer> {
       split = ",",
       description =
           "Folder of this machine that runs may mount, with all below it; ':ro' for reading only."
-              + " May be repeated (default: none). Not one that holds the state folder, the lock"
-              + " files, /run, or what belongs to Docker or Berth.")
+              + " May be repeated (default: none). Not one that exposes the state folder, the lock"
+              + " files, /proc, /sys, /dev, /run, or what belongs to Docker or Berth; nor, to write"
+              + " to, what this machine runs: /etc, /boot, programs and libraries.")
   private List<String> allowMount = List.of();
 
   @Option(
