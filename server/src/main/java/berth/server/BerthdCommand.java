@@ -183,9 +183,8 @@ final class BerthdCommand implements Callable<Integer> {
   @Option(
       names = "--allow-root",
       description =
-          "With --runtime process as root, let runs be root too: those that ask for it, and those"
-              + " that ask for no user; and users and groups of the system, some of which are as"
-              + " good as root: those below 1000, but for group 100. Without it they are refused.")
+          "With --runtime process as root: Allow runs as root or as system users and groups (below"
+              + " 1000, except group 100).")
   private boolean allowRoot;
 
   @Option(
@@ -281,9 +280,8 @@ final class BerthdCommand implements Callable<Integer> {
       defaultValue = "100g",
       converter = SizeConverter.class,
       description =
-          "How much of the disk a run may take, in its working folder and in its container; looked"
-              + " at every 10 s, and a run that takes more is ended; 0: no limit (default:"
-              + " ${DEFAULT-VALUE}).")
+          "Disk limit per run (work folder, container layer and volumes), checked about every 10 s,"
+              + " with many files every 2 min; 0: none (default: ${DEFAULT-VALUE}).")
   private long workLimit;
 
   @Option(

@@ -12,8 +12,8 @@ import java.util.regex.Pattern;
 
 /**
  * Where the folders of this machine are in its file systems, as the calling thread sees it. A
- * folder that is mounted twice has two paths, but is in one place. What is not on a disk but
- * the kernel's counts as one file system.
+ * folder that is mounted twice has two paths, but is in one place. What is not on a disk but the
+ * kernel's counts as one file system.
  */
 public final class MountTable {
   private static final int DEVICE = 2;

@@ -7,6 +7,7 @@ import berth.server.run.Launch;
 import berth.server.run.RunFolder;
 import berth.server.run.RunSpec;
 import berth.server.run.Runtime;
+import berth.server.run.UnlinkedFiles;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -14,11 +15,13 @@ import java.nio.file.StandardCopyOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Instant;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -263,11 +266,14 @@ public final class ProcessRuntime implements Runtime {
     }
   }
 
+  private OptionalInt pidOf(String runId) {
+    Process child = children.get(runId);
+    return child != null && child.isAlive() ? OptionalInt.of((int) child.pid()) : living(runId);
+  }
+
   @Override
   public void signal(String runId, String signal) {
-    Process child = children.get(runId);
-    OptionalInt pid =
-        child != null && child.isAlive() ? OptionalInt.of((int) child.pid()) : living(runId);
+    OptionalInt pid = pidOf(runId);
     if (pid.isEmpty()) {
       return;
     }
@@ -318,6 +324,22 @@ public final class ProcessRuntime implements Runtime {
   @Override
   public OptionalLong peakMemory(String runId) {
     return Cgroup.open(runId).peakMemory();
+  }
+
+  /** What it writes elsewhere is the machine's, and that of the user it runs as. */
+  @Override
+  public DiskShare diskShare(String runId) {
+    Set<Integer> pids = new HashSet<>(Cgroup.open(runId).processes());
+    pidOf(runId)
+        .ifPresent(
+            shell -> {
+              try (Stream<ProcessHandle> descendants =
+                  ProcessHandle.of(shell).stream().flatMap(ProcessHandle::descendants)) {
+                descendants.forEach(process -> pids.add((int) process.pid()));
+              }
+            });
+    String work = folders.apply(runId).work().toAbsolutePath() + "/";
+    return new DiskShare(List.of(), UnlinkedFiles.bytes(pids, name -> name.startsWith(work)));
   }
 
   @Override
