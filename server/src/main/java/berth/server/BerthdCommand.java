@@ -77,6 +77,7 @@ final class BerthdCommand implements Callable<Integer> {
   private static final int HTTP_PORT = 18882;
   private static final int REGISTRY_PORT = 18811;
   private static final int LONGEST_LABEL = 300;
+  private static final String UNIX = "unix://";
   private static final String NO_REGISTRY = "none";
   private static final Duration DISCOVERY_TIMEOUT = Duration.ofSeconds(1);
 
@@ -496,7 +497,13 @@ final class BerthdCommand implements Callable<Integer> {
       case docker ->
           new DockerRuntime(
               new DockerRuntime.Settings(docker, serverName, state, simulated, reapAfter));
-      case process -> new ProcessRuntime(id -> Runs.folder(state, id), allowRoot);
+      case process ->
+          new ProcessRuntime(
+              id -> Runs.folder(state, id),
+              allowRoot,
+              docker.startsWith(UNIX)
+                  ? List.of(Path.of(docker.substring(UNIX.length())))
+                  : List.of());
     };
   }
 
