@@ -218,6 +218,10 @@ write_configuration() {
   mkdir -p "$etc"
   if [ "$role" = server ]; then
     [ -e "$etc/services.yaml" ] || install -m 644 "$from/etc/services.yaml" "$etc/services.yaml"
+    if grep -qE '^[^#]*image: *["'\'']?((index\.)?docker\.io/)?berth/' "$etc/services.yaml"; then
+      say "$etc/services.yaml names images berth/..., which are never fetched: build them with scripts/build-images.sh," \
+        "and name them berth.invalid/... there"
+    fi
     printf '%s\n' "${settings[@]}" | grep -q '^services:' || settings+=("services: /etc/berth/services.yaml")
   fi
   if [ -e "$etc/$daemon.yaml" ]; then

@@ -150,11 +150,15 @@ class InstallServerTest {
     install("server", "--simulate-gpus", "1", "--runtime", "process");
     Path config = at("/etc/berth/berthd.yaml");
     Files.writeString(config, "simulate-gpus: 2\nruntime: process\n");
+    Path services = at("/etc/berth/services.yaml");
+    Files.writeString(services, "services:\n  caffe:\n    image: berth/caffe:1.0\n");
     Path first = releases().get(0);
 
     try (Daemon berthd = berthd()) {
-      assertDone(scriptWith("newer-java", "server"));
+      Result upgrade = scriptWith("newer-java", "server");
 
+      assertDone(upgrade);
+      assertThat(upgrade.err()).contains(services + " names images berth/..., which are never");
       assertThat(releases()).hasSize(2).contains(first);
       assertThat(at("/opt/berth/current").toRealPath()).isNotEqualTo(first);
       assertThat(Installed.berth("gpus", "--server", berthd.address()).out()).contains("[1] ");

@@ -162,6 +162,38 @@ class MountEscapesTest {
     assertThat(heard.exited().getMessage()).endsWith(" 20971520 are allowed (--work-limit)");
   }
 
+  /** A volume of the image is neither in the container's layer nor in its working folder. */
+  @Test
+  void aRunThatFillsAVolumeOfItsImageIsEnded() {
+    String image = "berth-test/volume:1";
+    String container = engine.docker("create", Engine.IMAGE, "true").trim();
+    engine.docker("commit", "--change", "VOLUME /v", container, image);
+    engine.docker("rm", container);
+    try {
+      Heard heard =
+          server.run(shell("head -c 40m /dev/zero >/v/large; exec sleep 1000").setImage(image));
+
+      assertThat(heard.exited().getReason()).isEqualTo(ExitReason.EXIT_REASON_DISK_LIMIT);
+      server.assertNothingLeft();
+      assertThat(engine.docker("volume", "ls", "-q")).isEmpty();
+    } finally {
+      engine.docker("rmi", image);
+    }
+  }
+
+  @Test
+  void aRunThatFillsTheDiskWithFilesThatHaveNoNameIsEnded() {
+    for (String file : List.of("/tmp/large", "/work/large")) {
+      Heard heard =
+          server.run(
+              shell(
+                  "exec 3>%s; rm %s; head -c 40m /dev/zero >&3; exec sleep 1000"
+                      .formatted(file, file)));
+
+      assertThat(heard.exited().getReason()).isEqualTo(ExitReason.EXIT_REASON_DISK_LIMIT);
+    }
+  }
+
   /** As a berthd leaves them that is killed between binding and starting. */
   @Test
   void whatAKilledServerHasBoundIsUnboundAndNothingIsDeletedThroughIt() throws Exception {

@@ -78,6 +78,7 @@ final class BerthdCommand implements Callable<Integer> {
   private static final int HTTP_PORT = 18882;
   private static final int REGISTRY_PORT = 18811;
   private static final int LONGEST_LABEL = 300;
+  private static final String UNIX = "unix://";
   private static final String NO_REGISTRY = "none";
   private static final Duration DISCOVERY_TIMEOUT = Duration.ofSeconds(1);
 
@@ -184,9 +185,8 @@ final class BerthdCommand implements Callable<Integer> {
   @Option(
       names = "--allow-root",
       description =
-          "With --runtime process as root, let runs be root too: those that ask for it, and those"
-              + " that ask for no user; and users and groups of the system, some of which are as"
-              + " good as root: those below 1000, but for group 100. Without it they are refused.")
+          "With --runtime process as root: Allow runs as root or as system users and groups (below"
+              + " 1000, except group 100).")
   private boolean allowRoot;
 
   @Option(
@@ -212,8 +212,9 @@ final class BerthdCommand implements Callable<Integer> {
       split = ",",
       description =
           "Folder of this machine that runs may mount, with all below it; ':ro' for reading only."
-              + " May be repeated (default: none). Not one that holds the state folder, the lock"
-              + " files, /run, or what belongs to Docker or Berth.")
+              + " May be repeated (default: none). Not one that exposes the state folder, the lock"
+              + " files, /proc, /sys, /dev, /run, or what belongs to Docker or Berth; nor, to write"
+              + " to, what this machine runs: /etc, /boot, programs and libraries.")
   private List<String> allowMount = List.of();
 
   @Option(
@@ -282,9 +283,8 @@ final class BerthdCommand implements Callable<Integer> {
       defaultValue = "100g",
       converter = SizeConverter.class,
       description =
-          "How much of the disk a run may take, in its working folder and in its container; looked"
-              + " at every 10 s, and a run that takes more is ended; 0: no limit (default:"
-              + " ${DEFAULT-VALUE}).")
+          "Disk limit per run (work folder, container layer and volumes), checked about every 10 s,"
+              + " with many files every 2 min; 0: none (default: ${DEFAULT-VALUE}).")
   private long workLimit;
 
   @Option(
@@ -499,7 +499,13 @@ final class BerthdCommand implements Callable<Integer> {
       case docker ->
           new DockerRuntime(
               new DockerRuntime.Settings(docker, serverName, state, simulated, reapAfter));
-      case process -> new ProcessRuntime(id -> Runs.folder(state, id), allowRoot);
+      case process ->
+          new ProcessRuntime(
+              id -> Runs.folder(state, id),
+              allowRoot,
+              docker.startsWith(UNIX)
+                  ? List.of(Path.of(docker.substring(UNIX.length())))
+                  : List.of());
     };
   }
 

@@ -21,11 +21,13 @@ import java.io.StringReader;
 import java.lang.reflect.ParameterizedType;
 import java.lang.reflect.RecordComponent;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.time.Duration;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -41,6 +43,7 @@ import java.util.stream.Stream;
 final class ClusterPackage {
   // A request in a request in a request is none of ours.
   private static final int DEEPEST = 20;
+  private static final String UNFINISHED = "unpacking";
   private static final TarUnpacker.Limits LIMITS = new TarUnpacker.Limits(4L << 30, 100_000, 100);
   private static final Gson JSON =
       new GsonBuilder()
@@ -94,6 +97,7 @@ final class ClusterPackage {
   static ClusterRequest read(Path folder, Path unpacked) throws IOException {
     PackageFolder files = new PackageFolder(folder);
     ClusterRequest inside = parse(files.request());
+    deleteUnfinished(unpacked);
     Map<Path, Path> places = new HashMap<>();
     for (TaskGroup group : inside.groups()) {
       Program program = group.run().program();
@@ -139,11 +143,38 @@ final class ClusterPackage {
   private static Path unpack(InputStream tar, Path target) throws IOException {
     if (!Files.isDirectory(target, LinkOption.NOFOLLOW_LINKS)) {
       Path begun =
-          Files.createTempDirectory(Files.createDirectories(target.getParent()), "unpacking");
-      TarUnpacker.unpack(tar, begun, name -> name, LIMITS);
-      Files.move(begun, target, StandardCopyOption.ATOMIC_MOVE);
+          Files.createTempDirectory(Files.createDirectories(target.getParent()), UNFINISHED);
+      try {
+        TarUnpacker.unpack(tar, begun, name -> name, LIMITS);
+        Files.move(begun, target, StandardCopyOption.ATOMIC_MOVE);
+      } catch (IOException | RuntimeException e) {
+        delete(begun);
+        throw e;
+      }
     }
     return target;
+  }
+
+  // Of one that was killed.
+  private static void deleteUnfinished(Path unpacked) throws IOException {
+    if (Files.isDirectory(unpacked, LinkOption.NOFOLLOW_LINKS)) {
+      try (DirectoryStream<Path> left = Files.newDirectoryStream(unpacked, UNFINISHED + "*")) {
+        for (Path folder : left) {
+          delete(folder);
+        }
+      }
+    }
+  }
+
+  /** Deletes a folder with all that is in it, and follows no links. */
+  static void delete(Path folder) throws IOException {
+    List<Path> all;
+    try (Stream<Path> found = Files.walk(folder)) {
+      all = found.sorted(Comparator.reverseOrder()).toList();
+    }
+    for (Path each : all) {
+      Files.delete(each);
+    }
   }
 
   /** The same request, with other places for scripts and folders. */

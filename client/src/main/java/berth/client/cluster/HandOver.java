@@ -24,7 +24,6 @@ import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
-import java.util.stream.Stream;
 
 /** Hands a cluster over to one of the servers, which supervises it from then on. */
 public final class HandOver {
@@ -58,7 +57,7 @@ public final class HandOver {
         return submit(request, bundle, servers);
       }
     } finally {
-      delete(folder);
+      ClusterPackage.delete(folder);
     }
   }
 
@@ -158,15 +157,5 @@ public final class HandOver {
             Comparator.comparing(GpuServer::draining)
                 .thenComparing(server -> -server.freeMemoryBytes()))
         .toList();
-  }
-
-  private static void delete(Path folder) throws IOException {
-    List<Path> all;
-    try (Stream<Path> found = Files.walk(folder)) {
-      all = found.sorted(Comparator.reverseOrder()).toList();
-    }
-    for (Path each : all) {
-      Files.delete(each);
-    }
   }
 }

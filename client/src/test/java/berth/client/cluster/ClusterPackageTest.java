@@ -12,6 +12,7 @@ import java.io.RandomAccessFile;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
 import org.junit.jupiter.api.BeforeEach;
@@ -146,6 +147,28 @@ class ClusterPackageTest {
                   .hasContent("#!/bin/sh");
               assertThat(program.words()).last().isEqualTo("x");
             });
+  }
+
+  @Test
+  void nothingStaysOfAnUnpackingThatFailedOrWasKilled() throws IOException {
+    ClusterPackage.write(request(), packed);
+    Path unpacked = temp.resolve("unpacked");
+    Path killed = Files.createDirectories(unpacked.resolve("unpacking123/sub"));
+    Files.createSymbolicLink(killed.resolve("link"), files);
+    Path tar = packed.resolve("files-0.tar");
+    byte[] whole = Files.readAllBytes(tar);
+    byte[] damaged = whole.clone();
+    // After the first file.
+    Arrays.fill(damaged, 1024, damaged.length, (byte) 'x');
+    Files.write(tar, damaged);
+
+    assertThatThrownBy(() -> ClusterPackage.read(packed, unpacked)).isInstanceOf(Exception.class);
+    assertThat(unpacked).isEmptyDirectory();
+    assertThat(files.resolve("sub/data")).hasContent("data");
+
+    Files.write(tar, whole);
+    ClusterPackage.read(packed, unpacked);
+    assertThat(unpacked.toFile().list()).containsExactly("files-0.tar");
   }
 
   @Test

@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Optional;
 import java.util.OptionalLong;
 
 /** Reads files of the kernel's, which must be read in one go. */
@@ -37,15 +38,24 @@ public final class KernelFiles {
    * the same id. Empty if there is no such process, or only what its parent has not reaped of it.
    */
   public static OptionalLong startOf(int pid) {
+    return stat(pid).filter(fields -> !fields[0].equals("Z")).stream()
+        .mapToLong(fields -> Long.parseLong(fields[19]))
+        .findFirst();
+  }
+
+  /** Whether a process is the first of its session. */
+  public static boolean leadsSession(int pid) {
+    return stat(pid).map(fields -> fields[3].equals(String.valueOf(pid))).orElse(false);
+  }
+
+  // What follows the name. Empty if there is no such process.
+  private static Optional<String[]> stat(int pid) {
     try {
       String stat = Files.readString(Path.of("/proc/" + pid + "/stat"));
       // The second field is a name in brackets, in which anything may stand.
-      String[] fields = stat.substring(stat.lastIndexOf(')') + 2).split(" ");
-      return fields[0].equals("Z")
-          ? OptionalLong.empty()
-          : OptionalLong.of(Long.parseLong(fields[19]));
+      return Optional.of(stat.substring(stat.lastIndexOf(')') + 2).split(" "));
     } catch (IOException e) {
-      return OptionalLong.empty();
+      return Optional.empty();
     }
   }
 

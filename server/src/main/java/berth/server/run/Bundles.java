@@ -371,6 +371,8 @@ final class Bundles {
 
   /** Writes entries below a folder. Links come last, so that nothing is written through one. */
   private static final class Unpacking implements BundleTar.Receiver {
+    private static final int IMPLIED_FOLDER = 0755;
+
     private final Path into;
     private final Room room;
     private final Set<Path> folders = new HashSet<>();
@@ -435,6 +437,8 @@ final class Bundles {
       makeFolder(path.getParent());
       if (!Files.exists(path, LinkOption.NOFOLLOW_LINKS)) {
         Files.createDirectory(path);
+        // Whatever the umask is: the user of an image may be anybody.
+        Files.setPosixFilePermissions(path, Permissions.of(IMPLIED_FOLDER));
       } else if (!Files.readAttributes(path, BasicFileAttributes.class, LinkOption.NOFOLLOW_LINKS)
           .isDirectory()) {
         throw new NotDirectoryException(path + " is in the way of a folder");

@@ -1,6 +1,9 @@
 package berth.server.run;
 
+import java.util.Locale;
 import java.util.Optional;
+import java.util.Set;
+import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /** What the name of an image must look like: {@code [registry/]path[:tag][@digest]}. */
@@ -15,6 +18,15 @@ final class ImageName {
   private static final Pattern BUILT_HERE =
       Pattern.compile("[a-z0-9.-]+\\.invalid(?::\\d+)?/", Pattern.CASE_INSENSITIVE);
 
+  private static final Pattern HOST =
+      Pattern.compile("(?<host>[^/]*[.:][^/]*|localhost|[^/]*[A-Z][^/]*)/(?<path>.+)");
+
+  private static final String HUB = "docker.io";
+
+  // All lead to the same registry.
+  private static final Set<String> NAMES_OF_HUB =
+      Set.of(HUB, "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com");
+
   private ImageName() {}
 
   /**
@@ -23,6 +35,46 @@ final class ImageName {
    */
   static boolean isBuiltHere(String name) {
     return BUILT_HERE.matcher(name).lookingAt();
+  }
+
+  /**
+   * Whether earlier versions of scripts/build-images.sh gave their images such names, which at
+   * Docker Hub belong to whoever takes them.
+   */
+  static boolean isFormerlyBuiltHere(String name) {
+    return repository(name).startsWith(HUB + "/berth/");
+  }
+
+  /**
+   * Whether one name leads an engine to an image that the other leads it to: the same repository,
+   * in whichever spelling, with the same tag or the same digest.
+   */
+  static boolean same(String one, String other) {
+    return repository(one).equals(repository(other))
+        && (part("tag", one).filter(tag -> part("tag", other).equals(Optional.of(tag))).isPresent()
+            || part("digest", one)
+                .filter(digest -> part("digest", other).equals(Optional.of(digest)))
+                .isPresent());
+  }
+
+  // As an engine completes it: "busybox:1" is docker.io/library/busybox:1.
+  private static String repository(String name) {
+    String plain = name.replaceFirst("@.*", "").replaceFirst(":[^/:]*$", "");
+    Matcher matcher = HOST.matcher(plain);
+    if (!matcher.matches()) {
+      return HUB + "/" + (plain.contains("/") ? plain : "library/" + plain);
+    }
+    String host = matcher.group("host").toLowerCase(Locale.ROOT).replaceFirst(":443$", "");
+    String path = matcher.group("path");
+    if (!NAMES_OF_HUB.contains(host)) {
+      return host + "/" + path;
+    }
+    return HUB + "/" + (path.contains("/") ? path : "library/" + path);
+  }
+
+  private static Optional<String> part(String group, String name) {
+    Matcher matcher = FORM.matcher(name);
+    return matcher.matches() ? Optional.ofNullable(matcher.group(group)) : Optional.empty();
   }
 
   /** What is wrong with a name, as a sentence; nothing if it names one image for good. */

@@ -12,7 +12,7 @@ import java.util.Optional;
 /**
  * What a runtime is to start: a run, after everything that can be decided about it is decided.
  *
- * @param fetched whether the image may be fetched if it is missing
+ * @param neverFetched why the image may not be fetched if it is missing; empty if it may
  * @param entrypoint in place of the image's
  * @param env without what tells of the GPUs and the working folder, which differs between runtimes
  * @param ulimits by name, soft and hard; -1 for none
@@ -22,7 +22,7 @@ public record Launch(
     String runId,
     RunFolder folder,
     Optional<String> image,
-    boolean fetched,
+    Optional<String> neverFetched,
     Optional<List<String>> entrypoint,
     List<String> command,
     Map<String, String> env,

@@ -73,8 +73,7 @@ final class LaunchPlanner {
         runId,
         folder,
         image,
-        image.map(name -> !ImageName.isBuiltHere(name)).orElse(false)
-            && (spec.image().isPresent() || service.map(Service::fetched).orElse(true)),
+        image.flatMap(this::whyNeverFetched),
         spec.entrypoint().or(() -> service.flatMap(Service::entrypoint)),
         command(spec, service),
         env,
@@ -94,6 +93,26 @@ final class LaunchPlanner {
         reservation.map(Reservation::gpus).orElse(List.of()),
         spec.owner(),
         spec.name());
+  }
+
+  // By whatever way it was named: what is fetched once is there for all.
+  private Optional<String> whyNeverFetched(String image) {
+    if (ImageName.isBuiltHere(image)) {
+      return Optional.of("it is never fetched; build it with scripts/build-images.sh, or load it");
+    }
+    if (ImageName.isFormerlyBuiltHere(image)) {
+      return Optional.of(
+          "names berth/... are never fetched, since anybody may have them at Docker Hub; build it"
+              + " with scripts/build-images.sh and name it berth.invalid/..., also in the file of"
+              + " services");
+    }
+    return services
+        .forbiddingToFetch(image)
+        .map(
+            service ->
+                "service '"
+                    + service.name()
+                    + "' says that it is never fetched; build or load it on this server");
   }
 
   /** Puts the code where the program finds it. */

@@ -52,7 +52,8 @@ final class Run {
   private static final Duration LOOK_AGAIN = Duration.ofMillis(200);
   private static final long PEAK_EVERY_SECONDS = 2;
   private static final Duration LOOK_AT_DISK = Duration.ofSeconds(10);
-  // A look may take a fiftieth of the time.
+  // A look may take a fiftieth of the time, but is never put off for longer than this.
+  private static final Duration LONGEST_PAUSE = Duration.ofMinutes(2);
   private static final int SELDOM = 50;
 
   /**
@@ -979,7 +980,7 @@ final class Run {
     } catch (RuntimeException e) {
       log.warn("{}: {}", id(), e.toString());
     }
-    long next = Math.max(pause.toNanos(), SELDOM * (System.nanoTime() - began));
+    long next = pauseAfter(pause, Duration.ofNanos(System.nanoTime() - began)).toNanos();
     try {
       parts
           .timer()
@@ -987,6 +988,14 @@ final class Run {
     } catch (RejectedExecutionException e) {
       // The daemon stops.
     }
+  }
+
+  /** How long to wait until something is done again. */
+  static Duration pauseAfter(Duration usual, Duration took) {
+    Duration seldom = took.multipliedBy(SELDOM);
+    // A program decides how many files there are to be looked at.
+    Duration longest = seldom.compareTo(LONGEST_PAUSE) < 0 ? seldom : LONGEST_PAUSE;
+    return usual.compareTo(longest) > 0 ? usual : longest;
   }
 
   /** Ends it when its folder has grown too large, until the result is run. */
@@ -998,14 +1007,11 @@ final class Run {
     return again(
         LOOK_AT_DISK,
         () -> {
-          long used =
-              DiskUse.below(folder.work()).orElse(0)
-                  + parts
-                      .runtime()
-                      .layer(id())
-                      .map(DiskUse::below)
-                      .orElse(OptionalLong.empty())
-                      .orElse(0);
+          Runtime.DiskShare share = parts.runtime().diskShare(id());
+          long used = DiskUse.below(folder.work()).orElse(0) + share.unlinkedBytes();
+          for (Path path : share.folders()) {
+            used += DiskUse.below(path).orElse(0);
+          }
           if (used > limit) {
             stopUnlessOver(
                 new Stop(

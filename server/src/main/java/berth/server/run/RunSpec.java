@@ -58,6 +58,7 @@ public record RunSpec(
   /** The variable that tells programs where that folder is. */
   public static final String WORK_VARIABLE = "BERTH_WORK";
 
+  private static final List<String> KERNELS = List.of("/proc", "/sys", "/dev");
   private static final int LONGEST_SOURCE = 8 << 20;
   private static final int LONGEST_NAME = 200;
   private static final int LONGEST_REQUEST_ID = 100;
@@ -183,6 +184,10 @@ public record RunSpec(
     checkWords(command);
     entrypoint.ifPresent(RunSpec::checkWords);
     checkAbsolute("working folder", workingDir);
+    // There an engine could be made to begin in a folder of the host that it has open.
+    if (KERNELS.stream().anyMatch(Path.of(workingDir).normalize()::startsWith)) {
+      throw invalid("the working folder must not be in /proc, /sys or /dev: " + workingDir);
+    }
     for (String output : outputs) {
       if (output.isEmpty() || output.startsWith("/") || List.of(output.split("/")).contains("..")) {
         throw invalid("output '" + output + "' is not a path below " + WORK);

@@ -106,9 +106,19 @@ public interface Runtime extends AutoCloseable {
   /** The most memory it has used so far, as far as the kernel tells. */
   OptionalLong peakMemory(String runId);
 
-  /** The folder of this machine with what it writes beside its working folder, if it has one. */
-  default Optional<Path> layer(String runId) {
-    return Optional.empty();
+  /**
+   * What a run takes of this machine's disk beside what is in its working folder.
+   *
+   * @param folders which the run alone writes to
+   * @param unlinkedBytes those of files that have no name any more, but are open
+   */
+  record DiskShare(List<Path> folders, long unlinkedBytes) {
+    static final DiskShare NONE = new DiskShare(List.of(), 0);
+  }
+
+  /** As far as it can be told. May take long. */
+  default DiskShare diskShare(String runId) {
+    return DiskShare.NONE;
   }
 
   /** Removes what is left of it, if anything is. */

@@ -11,7 +11,7 @@ import java.util.OptionalLong;
  * A name that the administrator gave an image, with what is usual for it.
  *
  * @param fetched whether the image is fetched where it is missing; false for one that was built
- *     here, which somebody else might offer under the same name
+ *     here, which somebody else might offer under the same name; then it is fetched for nobody
  * @param interpreter what runs source files; empty if nothing is said about that
  * @param entrypoint replaces the image's; present and empty: none
  * @param ulimits soft and hard limits by docker's names; -1 for no limit

@@ -7,6 +7,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Optional;
 import java.util.TreeMap;
 
 /** The images that the administrator has named. */
@@ -51,6 +52,13 @@ public final class Services {
                   : "known: " + String.join(", ", byName.keySet())));
     }
     return service;
+  }
+
+  /** A service whose image must never be fetched, and is the one of this name. */
+  Optional<Service> forbiddingToFetch(String image) {
+    return all.stream()
+        .filter(service -> !service.fetched() && ImageName.same(service.image(), image))
+        .findFirst();
   }
 
   /** All services by name. */

@@ -101,6 +101,43 @@ class BundlesTest {
     assertThat(mode(work.resolve("folder/inside"))).isEqualTo(0400);
   }
 
+  /** The unit of systemd shuts others out; but the user of an image may be anybody. */
+  @Test
+  void foldersThatAreOnlyImpliedCanBeEnteredWhateverTheUmask() throws Exception {
+    byte[] tar = new Tars().file("a/b/file", "x").link("c/link", "../a").bytes();
+    String digest = upload(tar).digest();
+    Process unpacking =
+        new ProcessBuilder(
+                "sh",
+                "-c",
+                "umask 077; exec \"$@\"",
+                "sh",
+                Path.of(System.getProperty("java.home"), "bin/java").toString(),
+                "-cp",
+                System.getProperty("java.class.path"),
+                Unpacking.class.getName(),
+                folder.toString(),
+                digest)
+            .redirectError(ProcessBuilder.Redirect.INHERIT)
+            .start();
+    assertThat(unpacking.waitFor()).isZero();
+    assertThat(work.resolve("a/b/file")).hasContent("x");
+    for (String implied : List.of("a", "a/b", "c")) {
+      assertThat(mode(work.resolve(implied))).as(implied).isEqualTo(0755);
+    }
+    assertThat(mode(work.resolve("a/b/file"))).isEqualTo(0644);
+  }
+
+  /** Another process, which may have another umask. */
+  static final class Unpacking {
+    private Unpacking() {}
+
+    public static void main(String[] args) {
+      Path folder = Path.of(args[0]);
+      bundles(folder, MEBIBYTE).unpack(args[1], folder.resolve("work"));
+    }
+  }
+
   @Test
   void takesTheLaterOfTwoFilesWithTheSameName() {
     byte[] tar =
@@ -477,8 +514,12 @@ class BundlesTest {
   }
 
   private Bundles bundles(long packed) {
+    return bundles(folder, packed);
+  }
+
+  private static Bundles bundles(Path folder, long packed) {
     return new Bundles(
-        store,
+        folder.resolve("bundles"),
         new Bundles.Limits(packed, 4 * packed, Long.MAX_VALUE),
         Disks.roomy(folder),
         Disks.durable());

@@ -43,7 +43,13 @@ class LaunchPlannerTest {
                 shm: 1g
                 memory: 8g
                 ulimits: {memlock: -1}
-            """);
+              tool: {image: lab/tool:1, pull: never}
+              solo: {image: solo:2, pull: never}
+              fixed: {image: ghcr.io/lab/fixed@sha256:%s, pull: never}
+              old: {image: berth/tensorflow:2.21}
+              open: {image: lab/open:1}
+            """
+                .formatted("0".repeat(64)));
     planner =
         new LaunchPlanner(
             "gpu01",
@@ -80,15 +86,71 @@ class LaunchPlannerTest {
   void whatWasBuiltHereIsNeverFetchedFromARegistry() {
     for (String name :
         List.of("berth.invalid/tensorflow:2.21", "Other.Invalid:5000/x:1", "a.invalid/b/c:1")) {
-      assertThat(plan(RunCodeRequest.newBuilder().setImage(name).addCommand("x")).fetched())
+      assertThat(neverFetched(name))
           .as(name)
-          .isFalse();
+          .contains("it is never fetched; build it with scripts/build-images.sh, or load it");
     }
-    for (String name : List.of("busybox:1.35", "invalid/x:1", "ghcr.io/x.invalid/y:1")) {
-      assertThat(plan(RunCodeRequest.newBuilder().setImage(name).addCommand("x")).fetched())
+    for (String name :
+        List.of("busybox:1.35", "invalid/x:1", "ghcr.io/x.invalid/y:1", "ghcr.io/berth/x:1")) {
+      assertThat(neverFetched(name)).as(name).isEmpty();
+    }
+  }
+
+  /** Else whoever names the image gets it fetched, and the next who names the service runs it. */
+  @Test
+  void whatAServiceNeverFetchesIsNotFetchedForOthersEither() {
+    String digest = "@sha256:" + "0".repeat(64);
+    for (String name :
+        List.of(
+            "lab/tool:1",
+            "docker.io/lab/tool:1",
+            "index.docker.io/lab/tool:1",
+            "registry-1.docker.io/lab/tool:1",
+            "Docker.IO:443/lab/tool:1",
+            "lab/tool:1" + digest)) {
+      assertThat(neverFetched(name))
           .as(name)
-          .isTrue();
+          .contains(
+              "service 'tool' says that it is never fetched; build or load it on this server");
     }
+    for (String name :
+        List.of(
+            "solo:2",
+            "library/solo:2",
+            "docker.io/solo:2",
+            "docker.io/library/solo:2",
+            "registry-1.docker.io/library/solo:2",
+            "ghcr.io/lab/fixed" + digest,
+            "GHCR.io/lab/fixed:3" + digest)) {
+      assertThat(neverFetched(name)).as(name).isPresent();
+    }
+    for (String name : List.of("lab/tool:2", "ghcr.io/lab/tool:1", "localhost/lab/tool:1")) {
+      assertThat(neverFetched(name)).as(name).isEmpty();
+    }
+    assertThat(plan(RunCodeRequest.newBuilder().setService("TOOL").addCommand("x")).neverFetched())
+        .isPresent();
+    assertThat(plan(RunCodeRequest.newBuilder().setService("open").addCommand("x")).neverFetched())
+        .isEmpty();
+  }
+
+  /** They may still be in a file of services, and anybody can have them at Docker Hub. */
+  @Test
+  void namesThatEarlierVersionsBuiltAreNeverFetched() {
+    for (String name :
+        List.of("berth/tensorflow:2.21", "docker.io/berth/x:1", "index.docker.io/berth/caffe:1")) {
+      assertThat(neverFetched(name))
+          .as(name)
+          .contains(
+              "names berth/... are never fetched, since anybody may have them at Docker Hub; build"
+                  + " it with scripts/build-images.sh and name it berth.invalid/..., also in the"
+                  + " file of services");
+    }
+    assertThat(plan(RunCodeRequest.newBuilder().setService("old").addCommand("x")).neverFetched())
+        .isPresent();
+  }
+
+  private Optional<String> neverFetched(String image) {
+    return plan(RunCodeRequest.newBuilder().setImage(image).addCommand("x")).neverFetched();
   }
 
   @Test

@@ -2,8 +2,10 @@ package berth.server.run;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import berth.rpc.Reason;
+import berth.server.reservation.KernelFiles;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -182,7 +184,23 @@ class MountRulesTest {
             Path.of("/run/user"),
             Path.of("/var/run/docker"),
             Path.of("/etc"),
-            Path.of("/etc/berth"))) {
+            Path.of("/etc/berth"),
+            Path.of("/etc/docker"),
+            Path.of("/etc/containerd/certs.d"),
+            Path.of("/etc/cdi"),
+            Path.of("/etc/nvidia-container-runtime"),
+            Path.of("/var/lib/containerd"),
+            Path.of("/var/lib/berth"),
+            Path.of("/var/lib/berth/other/runs"),
+            Path.of("/proc"),
+            Path.of("/proc/1"),
+            Path.of("/sys"),
+            Path.of("/sys/fs/cgroup"),
+            Path.of("/dev"),
+            Path.of("/dev/mapper"),
+            Path.of("/dev/shm"),
+            Path.of("/root"),
+            Path.of("/root/.ssh"))) {
       assertThatThrownBy(() -> MountRules.parse(List.of(exposing + ":ro"), closed))
           .as("%s", exposing)
           .hasMessageStartingWith(
@@ -195,6 +213,77 @@ class MountRulesTest {
     Path inTmp = Files.createDirectories(locks.resolve("scratch"));
     MountRules rules = MountRules.parse(List.of(inTmp.toString(), data.toString()), closed);
     assertThat(rules.check(inTmp, false)).isEqualTo(inTmp);
+  }
+
+  @Test
+  void whatThisMachineRunsMayBeReadAndNotWrittenTo() {
+    var closed = new ClosedFolders(root.resolve("lib"), root.resolve("tmp"), List::of);
+    for (String folder :
+        List.of("/usr", "/usr/bin", "/lib/x", "/etc/cron.d", "/usr/local/bin", "/boot")) {
+      assertThatThrownBy(() -> MountRules.parse(List.of(folder), closed))
+          .as(folder)
+          .hasMessageContaining("is refused: it would give runs ");
+    }
+    MountRules.parse(
+        List.of("/usr:ro", "/etc/ssl:ro", "/usr/local/share", "/opt/data", "/root/data"), closed);
+  }
+
+  @Test
+  void sharedMemoryIsNoDevice() throws IOException {
+    Path memory = Files.createTempDirectory(Path.of("/dev/shm"), "berth-test");
+    try {
+      var closed = new ClosedFolders(root.resolve("lib"), root.resolve("tmp"), List::of);
+      assertThat(MountRules.parse(List.of(memory.toString()), closed).check(memory, false))
+          .isEqualTo(memory);
+    } finally {
+      Files.delete(memory);
+    }
+  }
+
+  /** Another name of a folder that no link tells of. */
+  @Test
+  void whatIsClosedIsSoAlsoWhereItIsMountedAgain() throws Exception {
+    assumeTrue(KernelFiles.isRoot(), "needs root");
+    Path layer = Files.createDirectories(root.resolve("engine/overlay2/layer"));
+    Path engine = root.resolve("engine");
+    var closed = new ClosedFolders(root.resolve("lib"), root.resolve("tmp"), () -> List.of(engine));
+    Path around = Files.createDirectories(scratch.resolve("around"));
+    Path alias = Files.createDirectory(around.resolve("alias"));
+    MountRules early = MountRules.parse(List.of(scratch.toString()), closed);
+    for (Path source : List.of(engine, layer.getParent(), layer)) {
+      mount("--bind", source.toString(), alias.toString());
+      try {
+        for (Path exposing : List.of(alias, around, scratch)) {
+          assertThatThrownBy(() -> MountRules.parse(List.of(exposing + ":ro"), closed))
+              .as("%s at %s", source, exposing)
+              .hasMessageEndingWith("the container engine's files (" + engine + ")");
+          assertThatThrownBy(() -> early.check(exposing, true))
+              .extracting("reason")
+              .isEqualTo(Reason.DENIED);
+        }
+        assertThat(early.check(scratch.resolve("me"), false)).isEqualTo(scratch.resolve("me"));
+      } finally {
+        run("umount", alias.toString());
+      }
+    }
+    mount("-t", "proc", "proc", alias.toString());
+    try {
+      assertThatThrownBy(() -> early.check(around, true))
+          .hasMessageContaining("which would expose the kernel's files (/proc)");
+    } finally {
+      run("umount", alias.toString());
+    }
+    assertThat(early.check(around, false)).isEqualTo(around);
+  }
+
+  private static void mount(String... words) throws Exception {
+    List<String> all = new ArrayList<>(List.of("mount"));
+    all.addAll(List.of(words));
+    run(all.toArray(String[]::new));
+  }
+
+  private static void run(String... words) throws Exception {
+    assertThat(new ProcessBuilder(words).inheritIO().start().waitFor()).isZero();
   }
 
   @Test

@@ -67,6 +67,15 @@ class RunSpecTest {
             r -> r.setWorkingDir("/a/../b"),
             "working folder '/a/../b' is not an absolute path without '..'"),
         mistake(
+            r -> r.setWorkingDir("/proc/self/fd/8"),
+            "the working folder must not be in /proc, /sys or /dev: /proc/self/fd/8"),
+        mistake(
+            r -> r.setWorkingDir("//./sys"),
+            "the working folder must not be in /proc, /sys or /dev: //./sys"),
+        mistake(
+            r -> r.setWorkingDir("/dev/fd/8"),
+            "the working folder must not be in /proc, /sys or /dev: /dev/fd/8"),
+        mistake(
             r -> r.setUser(UserId.newBuilder().setUid(-1).setGid(5)),
             "user 4294967295:5 asked; user and group must be from 0 to 2147483647"),
         mistake(

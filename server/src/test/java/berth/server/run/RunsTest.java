@@ -797,6 +797,26 @@ class RunsTest {
         .matches("it has written \\d+ bytes, 1048576 are allowed \\(--work-limit\\)");
   }
 
+  /** Its file has no name any more, but is still there. */
+  @Test
+  void aRunThatFillsTheDiskWithoutNamesIsEnded() {
+    storage = withLeastFree(0);
+    stop();
+    start();
+
+    Run run = submit("exec 3>file; rm file; head -c 5000000 /dev/zero >&3; exec sleep 1000");
+
+    assertThat(end(run).reason()).isEqualTo(ExitReason.DISK_LIMIT);
+  }
+
+  @Test
+  void aProgramCannotPutOffTheNextLookForLong() {
+    Duration usual = Duration.ofSeconds(10);
+    assertThat(Run.pauseAfter(usual, Duration.ofMillis(1))).isEqualTo(usual);
+    assertThat(Run.pauseAfter(usual, Duration.ofSeconds(1))).isEqualTo(Duration.ofSeconds(50));
+    assertThat(Run.pauseAfter(usual, Duration.ofMinutes(9))).isEqualTo(Duration.ofMinutes(2));
+  }
+
   @Test
   void theOldestRunsGoFirstWhenAllTogetherTakeTooMuch() {
     Run first = submit("head -c 500000 /dev/zero >file");

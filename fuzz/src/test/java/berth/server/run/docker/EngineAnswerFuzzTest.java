@@ -123,7 +123,7 @@ class EngineAnswerFuzzTest {
         "r-1",
         new RunFolder(scratch.resolve("run")),
         Optional.of("a"),
-        true,
+        Optional.empty(),
         Optional.empty(),
         List.of("true"),
         Map.of(),

@@ -5,8 +5,10 @@ import berth.rpc.Reason;
 import berth.server.reservation.OtherServer;
 import berth.server.run.Launch;
 import berth.server.run.RunFolder;
+import berth.server.run.RunSpec;
 import berth.server.run.Runs;
 import berth.server.run.Runtime;
+import berth.server.run.UnlinkedFiles;
 import berth.server.run.mount.RunMounts;
 import com.github.dockerjava.api.DockerClient;
 import com.github.dockerjava.api.async.ResultCallback;
@@ -21,6 +23,7 @@ import com.github.dockerjava.api.exception.NotModifiedException;
 import com.github.dockerjava.api.model.Container;
 import com.github.dockerjava.api.model.Event;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
@@ -80,6 +83,7 @@ public final class DockerRuntime implements Runtime {
   private final Map<String, Path> peakFiles = new ConcurrentHashMap<>();
   private final Set<String> startedHere = ConcurrentHashMap.newKeySet();
   private final Set<String> signalled = ConcurrentHashMap.newKeySet();
+  private final AtomicBoolean unmeasuredWarned = new AtomicBoolean();
   private final Map<String, Instant> deadSince = new HashMap<>();
   private volatile Runtime.Info info;
   private volatile GpuAccess gpuAccess = GpuAccess.NONE;
@@ -94,13 +98,17 @@ public final class DockerRuntime implements Runtime {
   }
 
   DockerRuntime(Settings settings, EngineClient engine) {
+    this(settings, engine, new RunMounts(new EngineHost(settings.host)::pids));
+  }
+
+  DockerRuntime(Settings settings, EngineClient engine, RunMounts mounts) {
     this.settings = settings;
     this.state = settings.stateFolder.toAbsolutePath().toString();
     this.engine = engine;
     docker = engine.commands();
     host = new EngineHost(settings.host);
     images = new Images(engine);
-    mounts = new RunMounts(host::pids);
+    this.mounts = mounts;
     info = ask();
     unbindLeftovers();
     log.info("runs: {}; GPUs in containers: {}", info.engine(), info.gpuAccess());
@@ -118,9 +126,18 @@ public final class DockerRuntime implements Runtime {
       return;
     }
     try (Stream<Path> folders = Files.list(runs)) {
-      folders.map(RunFolder::new).map(RunFolder::mounts).forEach(mounts::unbind);
-    } catch (IOException | BerthException e) {
+      folders.map(RunFolder::new).forEach(this::unbind);
+    } catch (IOException | UncheckedIOException e) {
       log.warn("cannot look for mounts that an earlier berthd left: {}", e.getMessage());
+    }
+  }
+
+  // What cannot be unbound now is so when the run is removed, or at the next start.
+  private void unbind(RunFolder folder) {
+    try {
+      mounts.unbind(folder.mounts());
+    } catch (BerthException e) {
+      log.warn("cannot unmount {} now: {}", folder.mounts(), e.getMessage());
     }
   }
 
@@ -215,7 +232,7 @@ public final class DockerRuntime implements Runtime {
           Reason.CONFLICT, "containers cannot get at GPUs: " + gpuAccess.description());
     }
     InspectImageResponse image =
-        images.get(launch.image().orElseThrow(), launch.fetched(), progress);
+        images.get(launch.image().orElseThrow(), launch.neverFetched(), progress);
     List<Path> sources =
         mounts.bind(
             launch.folder().mounts(),
@@ -266,8 +283,8 @@ public final class DockerRuntime implements Runtime {
         }
       }
     }
-    // The container has its own of them by now.
-    mounts.unbind(launch.folder().mounts());
+    // The container has its own of them by now, and runs whatever becomes of ours.
+    unbind(launch.folder());
     return running(launch);
   }
 
@@ -286,7 +303,8 @@ public final class DockerRuntime implements Runtime {
     Long pid = now.getState().getPidLong();
     OptionalInt process =
         pid == null || pid == 0 ? OptionalInt.empty() : OptionalInt.of(pid.intValue());
-    process.ifPresent(id -> MemoryPeak.fileOf(id).ifPresent(file -> peakFiles.put(runId, file)));
+    process.ifPresent(
+        id -> ContainerGroup.peakFileOf(id).ifPresent(file -> peakFiles.put(runId, file)));
     return new Running(now.getId(), process, true, List.of());
   }
 
@@ -399,30 +417,76 @@ public final class DockerRuntime implements Runtime {
   public OptionalLong peakMemory(String runId) {
     Path file = peakFiles.get(runId);
     if (file == null) {
-      processOf(runId).flatMap(MemoryPeak::fileOf).ifPresent(found -> peakFiles.put(runId, found));
+      lookAt(runId)
+          .flatMap(DockerRuntime::processOf)
+          .flatMap(ContainerGroup::peakFileOf)
+          .ifPresent(found -> peakFiles.put(runId, found));
       return OptionalLong.empty();
     }
-    return MemoryPeak.read(file);
+    return ContainerGroup.readPeak(file);
   }
 
   @Override
-  public Optional<Path> layer(String runId) {
-    return processOf(runId).flatMap(ContainerLayer::of);
+  public DiskShare diskShare(String runId) {
+    Optional<InspectContainerResponse> found = lookAt(runId);
+    Optional<Integer> process = found.flatMap(DockerRuntime::processOf);
+    if (process.isEmpty()) {
+      return new DiskShare(List.of(), 0);
+    }
+    List<Path> folders = new ArrayList<>();
+    // What is the host's is not counted, with its name or without.
+    List<String> ofHost = new ArrayList<>();
+    for (InspectContainerResponse.Mount mount : mounts(found.get())) {
+      boolean volume = mount.getName() != null && !mount.getName().isEmpty();
+      if (volume && isPath(mount.getSource())) {
+        folders.add(Path.of(mount.getSource()));
+      } else if (!volume && mount.getDestination() != null) {
+        ofHost.add(mount.getDestination().getPath() + "/");
+      }
+    }
+    Optional<Path> layer = ContainerLayer.of(process.get());
+    layer.ifPresent(folders::add);
+    boolean measured = layer.isPresent() && folders.stream().allMatch(Files::isDirectory);
+    if (!measured && lookAt(runId).flatMap(DockerRuntime::processOf).equals(process)) {
+      warnOfUnmeasured(found.get().getDriver());
+    }
+    ofHost.remove(RunSpec.WORK + "/");
+    return new DiskShare(
+        List.copyOf(folders),
+        UnlinkedFiles.bytes(
+            ContainerGroup.processesWith(process.get()),
+            name -> ofHost.stream().noneMatch(name::startsWith)));
   }
 
-  // Empty if it has ended, or the engine is away.
-  private Optional<Integer> processOf(String runId) {
+  private void warnOfUnmeasured(String driver) {
+    if (unmeasuredWarned.compareAndSet(false, true)) {
+      log.warn(
+          "--work-limit does not count all that containers write: this berthd cannot measure or see"
+              + " the layers and volumes of the engine (storage driver {})",
+          driver);
+    }
+  }
+
+  private static List<InspectContainerResponse.Mount> mounts(InspectContainerResponse container) {
+    List<InspectContainerResponse.Mount> mounts = container.getMounts();
+    return mounts == null ? List.of() : mounts.stream().filter(Objects::nonNull).toList();
+  }
+
+  // Empty if there is none, or the engine is away.
+  private Optional<InspectContainerResponse> lookAt(String runId) {
     try {
-      return Optional.ofNullable(
-              engine
-                  .ask(() -> docker.inspectContainerCmd(name(runId)).exec())
-                  .getState()
-                  .getPidLong())
-          .filter(pid -> pid > 0)
-          .map(Long::intValue);
+      return Optional.of(engine.ask(() -> docker.inspectContainerCmd(name(runId)).exec()));
     } catch (RuntimeException e) {
       return Optional.empty();
     }
+  }
+
+  // Empty if it has ended.
+  private static Optional<Integer> processOf(InspectContainerResponse container) {
+    return Optional.ofNullable(container.getState())
+        .map(InspectContainerResponse.ContainerState::getPidLong)
+        .filter(pid -> pid > 0)
+        .map(Long::intValue);
   }
 
   @Override
@@ -511,7 +575,7 @@ public final class DockerRuntime implements Runtime {
   // Labels are whatever somebody wrote.
   private static boolean isPath(String text) {
     try {
-      return Path.of(text).isAbsolute();
+      return text != null && Path.of(text).isAbsolute();
     } catch (InvalidPathException e) {
       return false;
     }

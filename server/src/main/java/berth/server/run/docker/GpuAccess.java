@@ -58,13 +58,13 @@ enum GpuAccess {
   static String enginePath(Path pidFile) {
     List<String> folders = new ArrayList<>();
     try {
-      String pid = Files.readString(pidFile).trim();
-      for (String variable : Files.readString(Path.of("/proc", pid, "environ")).split("\0")) {
+      int pid = Integer.parseInt(Files.readString(pidFile).trim());
+      for (String variable : Files.readString(Path.of("/proc/" + pid, "environ")).split("\0")) {
         if (variable.startsWith("PATH=")) {
           folders.add(variable.substring("PATH=".length()));
         }
       }
-    } catch (IOException e) {
+    } catch (IOException | NumberFormatException e) {
       // Another machine's, another user's, or nobody wrote its pid down.
     }
     if (folders.isEmpty()) {

@@ -10,6 +10,7 @@ import com.github.dockerjava.api.exception.DockerException;
 import com.github.dockerjava.api.exception.NotFoundException;
 import java.io.IOException;
 import java.time.Duration;
+import java.util.Optional;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -27,16 +28,16 @@ final class Images {
   /**
    * Returns an image, which is fetched if it is missing and may be.
    *
+   * @param neverFetched why it may not be
    * @throws BerthException if it cannot be had, or is no longer wanted
    */
-  InspectImageResponse get(String name, boolean fetched, Progress progress)
+  InspectImageResponse get(String name, Optional<String> neverFetched, Progress progress)
       throws InterruptedException {
     try {
       return engine.asking(() -> engine.commands().inspectImageCmd(name).exec());
     } catch (NotFoundException e) {
-      if (!fetched) {
-        throw imageNotFound(
-            name, "it is never fetched; build it with scripts/build-images.sh, or load it");
+      if (neverFetched.isPresent()) {
+        throw imageNotFound(name, neverFetched.get());
       }
       pull(name, progress);
     }

@@ -9,6 +9,7 @@ import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.Stream;
 
 /**
  * NVIDIA's container toolkit. Before 1.17.8 an image can become root on the host through it
@@ -24,20 +25,47 @@ record NvidiaToolkit(Optional<String> version) {
       List.of("nvidia-container-runtime-hook", "nvidia-container-runtime");
   private static final Pattern VERSION =
       Pattern.compile("version:? v?(\\d{1,6})\\.(\\d{1,6})\\.(\\d{1,6})\\S*");
+  private static final List<Path> SYSTEM_FOLDERS =
+      Stream.of("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin")
+          .map(Path::of)
+          .toList();
+  private static final int WRITABLE_FOR_OTHERS = 022;
+  private static final int WRITABLE_FOR_ALL = 002;
+  private static final int STICKY = 01000;
   private static final int LONGEST_ANSWER = 4096;
   private static final int PATIENCE_SECONDS = 5;
 
   /**
-   * Looks for it in a search path for programs, whose first match counts as it does for a shell.
+   * Looks for it.
+   *
+   * @param path the engine's search path for programs, in which it looks for the hook. Nothing of
+   *     it is executed: it is another process's word.
    */
   static Optional<NvidiaToolkit> find(String path) {
+    return find(path, SYSTEM_FOLDERS);
+  }
+
+  /**
+   * @param system folders whose programs may be asked for their version
+   */
+  static Optional<NvidiaToolkit> find(String path, List<Path> system) {
+    Optional<Path> hook =
+        HOOKS.stream()
+            .flatMap(name -> locate(name, folders(path)).stream())
+            .findFirst()
+            .map(Path::getParent);
+    if (hook.isPresent() && !system.contains(hook.get())) {
+      // What the system's programs say is not the version of this one.
+      return Optional.of(new NvidiaToolkit(Optional.empty()));
+    }
     for (String program : PROGRAMS) {
-      Optional<String> version = locate(program, path).flatMap(NvidiaToolkit::ask);
+      Optional<String> version =
+          locate(program, system).filter(NvidiaToolkit::isRoots).flatMap(NvidiaToolkit::ask);
       if (version.isPresent()) {
         return Optional.of(new NvidiaToolkit(version));
       }
     }
-    return HOOKS.stream().anyMatch(hook -> locate(hook, path).isPresent())
+    return hook.isPresent() || HOOKS.stream().anyMatch(name -> locate(name, system).isPresent())
         ? Optional.of(new NvidiaToolkit(Optional.empty()))
         : Optional.empty();
   }
@@ -55,14 +83,41 @@ record NvidiaToolkit(Optional<String> version) {
         : name + ": UNSAFE, an image may become root on the host; upgrade to 1.17.8 or later";
   }
 
-  private static Optional<Path> locate(String program, String path) {
-    for (String folder : path.split(":")) {
-      Path file = Path.of(folder, program);
-      if (folder.startsWith("/") && Files.isRegularFile(file) && Files.isExecutable(file)) {
-        return Optional.of(file);
+  private static List<Path> folders(String path) {
+    return Stream.of(path.split(":"))
+        .filter(folder -> folder.startsWith("/"))
+        .map(Path::of)
+        .toList();
+  }
+
+  private static Optional<Path> locate(String program, List<Path> folders) {
+    return folders.stream()
+        .map(folder -> folder.resolve(program))
+        .filter(file -> Files.isRegularFile(file) && Files.isExecutable(file))
+        .findFirst();
+  }
+
+  // Nobody else can have put it there, or can change it.
+  private static boolean isRoots(Path program) {
+    try {
+      Path real = program.toRealPath();
+      if ((mode(real) & WRITABLE_FOR_OTHERS) != 0) {
+        return false;
       }
+      for (Path each = real; each != null; each = each.getParent()) {
+        boolean open = (mode(each) & WRITABLE_FOR_ALL) != 0 && (mode(each) & STICKY) == 0;
+        if ((int) Files.getAttribute(each, "unix:uid") != 0 || open) {
+          return false;
+        }
+      }
+      return true;
+    } catch (IOException e) {
+      return false;
     }
-    return Optional.empty();
+  }
+
+  private static int mode(Path path) throws IOException {
+    return (int) Files.getAttribute(path, "unix:mode");
   }
 
   private static Optional<String> ask(Path program) {

@@ -4,10 +4,13 @@ import com.sun.jna.LastErrorException;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.List;
-import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicReference;
 
 /**
  * Where a Docker engine sees mounts. systemd's hardening gives berthd a view of its own, in which
@@ -18,19 +21,52 @@ import java.util.concurrent.ExecutionException;
 record MountNamespace(List<Integer> pids) {
   private static final Path OWN = Path.of("/proc/self/ns/mnt");
 
+  /** What is done in another view. */
+  interface Work<T> {
+    /**
+     * @param gate to be passed before anything is changed
+     */
+    T call(Gate gate) throws Exception;
+  }
+
+  /** Either the work goes through, or nobody waits for it any more and it changes nothing. */
+  static final class Gate {
+    private enum State {
+      OPEN,
+      PASSED,
+      GIVEN_UP
+    }
+
+    private final AtomicReference<State> state = new AtomicReference<>(State.OPEN);
+
+    void pass() throws IOException {
+      if (!state.compareAndSet(State.OPEN, State.PASSED)) {
+        throw new IOException("nobody waits for it any more");
+      }
+    }
+
+    private boolean giveUp() {
+      return state.compareAndSet(State.OPEN, State.GIVEN_UP);
+    }
+  }
+
   /**
    * Does {@code work} in a thread that sees what the engine sees. The thread ends with the work, so
    * nothing else is done there.
+   *
+   * @throws TimeoutException if it takes too long; then the thread stays behind
    */
-  <T> T call(Callable<T> work) throws InterruptedException, IOException {
+  <T> T call(Duration atMost, Work<T> work)
+      throws InterruptedException, IOException, TimeoutException {
     Path namespace = find();
     CompletableFuture<T> done = new CompletableFuture<>();
+    Gate gate = new Gate();
     Thread thread =
         new Thread(
             () -> {
               try {
                 enter(namespace);
-                done.complete(work.call());
+                done.complete(work.call(gate));
               } catch (Throwable e) {
                 done.completeExceptionally(e);
               }
@@ -39,7 +75,10 @@ record MountNamespace(List<Integer> pids) {
     thread.setDaemon(true);
     thread.start();
     try {
-      return done.get();
+      return get(done, atMost, gate);
+    } catch (InterruptedException e) {
+      gate.giveUp();
+      throw e;
     } catch (ExecutionException e) {
       if (e.getCause() instanceof IOException io) {
         throw io;
@@ -48,6 +87,19 @@ record MountNamespace(List<Integer> pids) {
         throw unchecked;
       }
       throw new IllegalStateException(e.getCause());
+    }
+  }
+
+  private static <T> T get(CompletableFuture<T> done, Duration atMost, Gate gate)
+      throws InterruptedException, ExecutionException, TimeoutException {
+    try {
+      return done.get(atMost.toMillis(), TimeUnit.MILLISECONDS);
+    } catch (TimeoutException e) {
+      if (gate.giveUp()) {
+        throw e;
+      }
+      // It has begun to change something just now, which takes the kernel no time.
+      return done.get(atMost.toMillis(), TimeUnit.MILLISECONDS);
     }
   }
 

@@ -36,7 +36,7 @@ public final class MountPoints {
 
   // A character for each byte of the name. What a path prints depends on the locale; its URI does
   // not.
-  private static String bytes(Path path) {
+  static String bytes(Path path) {
     String uri = path.toUri().getRawPath();
     StringBuilder bytes = new StringBuilder();
     for (int i = 0; i < uri.length(); i++) {
@@ -54,7 +54,7 @@ public final class MountPoints {
   }
 
   // The kernel writes spaces, tabs, newlines and backslashes as numbers.
-  private static String unescape(String text) {
+  static String unescape(String text) {
     return ESCAPED.matcher(text).replaceAll(MountPoints::character);
   }
 

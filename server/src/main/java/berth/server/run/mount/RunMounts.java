@@ -9,9 +9,11 @@ import com.sun.jna.NativeLong;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.concurrent.TimeoutException;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
 
@@ -32,6 +34,9 @@ public final class RunMounts {
   private static final int OPEN_FOLDER =
       MountCalls.O_PATH | MountCalls.O_DIRECTORY | MountCalls.O_NOFOLLOW | MountCalls.O_CLOEXEC;
 
+  // Longer than any file system takes that is there.
+  static final Duration PATIENCE = Duration.ofSeconds(60);
+
   // In a second small file system: what is made in the first is seen wherever that is.
   private static final String INNER = "bound";
 
@@ -45,21 +50,24 @@ public final class RunMounts {
 
   private final Supplier<List<Integer>> engine;
   private final Consumer<Path> beforeStep;
+  private final Duration patience;
 
   /**
    * @param engine processes of which the first that can be looked at sees the mounts that the
    *     engine sees
    */
   public RunMounts(Supplier<List<Integer>> engine) {
-    this(engine, path -> {});
+    this(engine, path -> {}, PATIENCE);
   }
 
   /**
    * @param beforeStep told, for tests, what is opened or bound next
+   * @param patience with a file system that hangs
    */
-  RunMounts(Supplier<List<Integer>> engine, Consumer<Path> beforeStep) {
+  RunMounts(Supplier<List<Integer>> engine, Consumer<Path> beforeStep, Duration patience) {
     this.engine = engine;
     this.beforeStep = beforeStep;
+    this.patience = patience;
   }
 
   /** Why nothing can be bound below a folder, as a sentence. */
@@ -75,9 +83,7 @@ public final class RunMounts {
         int mode = (int) Files.getAttribute(above, "unix:mode");
         if (owner != 0 || (mode & WRITABLE_FOR_OTHERS) != 0 && (mode & STICKY) == 0) {
           return Optional.of(
-              "others than root can change "
-                  + above
-                  + ", in which the mounts would be: choose another --state-dir");
+              above + " is writable by users other than root: choose another --state-dir");
         }
       }
       return Optional.empty();
@@ -101,7 +107,7 @@ public final class RunMounts {
    *
    * @return the places, in the same order
    * @throws BerthException if a path has become a link or leads to no folder, or this process may
-   *     not mount
+   *     not mount; UNAVAILABLE if a file system hangs
    */
   public List<Path> bind(Path place, List<Folder> folders) throws InterruptedException {
     if (folders.isEmpty()) {
@@ -109,7 +115,10 @@ public final class RunMounts {
     }
     try {
       StateFolder.create(place);
-      return namespace().call(() -> bindHere(place, folders));
+      return namespace().call(patience, gate -> bindHere(place, folders, gate));
+    } catch (TimeoutException e) {
+      throw hangs(
+          "mount of " + folders.get(0).path + " asked, but a file system does not answer", e);
     } catch (IOException | LastErrorException e) {
       throw cannotMount(e);
     }
@@ -124,7 +133,7 @@ public final class RunMounts {
     try {
       while (true) {
         try {
-          namespace().call(() -> unbindHere(place));
+          namespace().call(patience, gate -> unbindHere(place));
           unbindHere(place);
           return;
         } catch (InterruptedException e) {
@@ -132,6 +141,8 @@ public final class RunMounts {
           interrupted = true;
         }
       }
+    } catch (TimeoutException e) {
+      throw hangs("cannot unmount " + place + ": the kernel does not answer", e);
     } catch (IOException | LastErrorException e) {
       throw cannotMount(e);
     } finally {
@@ -145,13 +156,25 @@ public final class RunMounts {
     return new MountNamespace(engine.get());
   }
 
-  private List<Path> bindHere(Path place, List<Folder> folders) throws IOException {
-    unbindHere(place);
+  private List<Path> bindHere(Path place, List<Folder> folders, MountNamespace.Gate gate)
+      throws IOException {
     List<Integer> opened = new ArrayList<>();
     try {
+      // Only this can hang: from here on no file system is asked but those in memory.
       for (Folder folder : folders) {
         opened.add(open(folder.path));
       }
+      gate.pass();
+      unbindHere(place);
+      return bindHere(place, folders, opened);
+    } finally {
+      opened.forEach(MountCalls.INSTANCE::close);
+    }
+  }
+
+  private List<Path> bindHere(Path place, List<Folder> folders, List<Integer> opened)
+      throws IOException {
+    try {
       Path inner = place.resolve(INNER);
       makeSmallFileSystem(place);
       MountCalls.INSTANCE.mkdir(inner.toString(), 0700);
@@ -177,8 +200,6 @@ public final class RunMounts {
     } catch (IOException | RuntimeException e) {
       unbindHere(place);
       throw e;
-    } finally {
-      opened.forEach(MountCalls.INSTANCE::close);
     }
   }
 
@@ -283,6 +304,10 @@ public final class RunMounts {
   private static BerthException changed(Path folder, String what) {
     return new BerthException(
         Reason.CONFLICT, "mount of " + folder + " asked, but since it was checked " + what);
+  }
+
+  private static BerthException hangs(String what, TimeoutException e) {
+    return new BerthException(Reason.UNAVAILABLE, what, e);
   }
 
   private static BerthException cannotMount(Exception e) {

@@ -7,18 +7,26 @@ import berth.server.run.Launch;
 import berth.server.run.RunFolder;
 import berth.server.run.RunSpec;
 import berth.server.run.Runtime;
+import berth.server.run.UnlinkedFiles;
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.DirectoryIteratorException;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Instant;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -39,6 +47,7 @@ public final class ProcessRuntime implements Runtime {
   private static final Logger log = LoggerFactory.getLogger(ProcessRuntime.class);
 
   private static final int NOT_THERE = 137;
+  private static final int MOST_CODE = 255;
 
   // Those below lead to root by way of what belongs to them: the engine's socket, disks, passwords.
   private static final int FIRST_OF_PEOPLE = 1000;
@@ -46,24 +55,46 @@ public final class ProcessRuntime implements Runtime {
   // "users", the first group of everybody on some systems.
   private static final int GROUP_OF_PEOPLE = 100;
 
+  private static final List<Path> USUAL_SOCKETS =
+      Stream.of(
+              "/run/docker.sock",
+              "/var/run/docker.sock",
+              "/run/containerd/containerd.sock",
+              "/run/podman/podman.sock",
+              "/run/crio/crio.sock")
+          .map(Path::of)
+          .toList();
+
   /** The exit code of a program that one of these signals ends. */
   private static final Map<String, Integer> ENDING = Map.of("TERM", 143, "KILL", 137);
 
   private final Function<String, RunFolder> folders;
   private final boolean root = KernelFiles.isRoot();
   private final boolean allowRoot;
+  private final List<Path> engineSockets;
   private final Map<String, Process> children = new ConcurrentHashMap<>();
+  private final Map<String, Watcher> found = new ConcurrentHashMap<>();
+  private final Set<Path> damaged = ConcurrentHashMap.newKeySet();
+
+  /** With the usual sockets of container engines. */
+  public ProcessRuntime(Function<String, RunFolder> folders, boolean allowRoot) {
+    this(folders, allowRoot, List.of());
+  }
 
   /**
    * @param folders where a run is
    * @param allowRoot whether programs may run as root, and as users and groups of the system
+   * @param engineSockets those of container engines, beside the usual ones: whoever may use one is
+   *     as good as root
    */
-  public ProcessRuntime(Function<String, RunFolder> folders, boolean allowRoot) {
+  public ProcessRuntime(
+      Function<String, RunFolder> folders, boolean allowRoot, List<Path> engineSockets) {
     this.folders = folders;
     this.allowRoot = allowRoot;
+    this.engineSockets = Stream.concat(USUAL_SOCKETS.stream(), engineSockets.stream()).toList();
     log.warn(
-        "runs: plain processes, no isolation: they can do what {} can",
-        root && !allowRoot ? "the user can that they ask for" : "this user");
+        "runs: plain processes without isolation, with all rights of {}",
+        root && !allowRoot ? "the user that each run asks for" : "the user of this berthd");
   }
 
   @Override
@@ -127,6 +158,28 @@ public final class ProcessRuntime implements Runtime {
               + " are the system's, and some are as good as root (group "
               + GROUP_OF_PEOPLE
               + " is not); the administrator can allow them with --allow-root");
+    }
+    for (Path socket : engineSockets) {
+      if (mayUse(user.gid(), socket)) {
+        throw denied(
+            words
+                + "group "
+                + user.gid()
+                + " may use the container engine at "
+                + socket
+                + ", which is as good as root; the administrator can allow it with --allow-root");
+      }
+    }
+  }
+
+  // Only one of root's own makes anybody root.
+  private static boolean mayUse(int gid, Path socket) {
+    try {
+      return Files.getAttribute(socket, "unix:gid").equals(gid)
+          && Files.getAttribute(socket, "unix:uid").equals(0);
+    } catch (IOException e) {
+      // There is none.
+      return false;
     }
   }
 
@@ -218,11 +271,21 @@ public final class ProcessRuntime implements Runtime {
     Path file = folders.apply(runId).io().resolve("exit");
     try {
       int code = Integer.parseInt(Files.readString(file).trim());
+      if (code < 0 || code > MOST_CODE) {
+        throw new NumberFormatException("code " + code);
+      }
       Instant at = Files.getLastModifiedTime(file).toInstant();
       return new Exit(code, outOfMemory && code != 0, Optional.of(at), "");
-    } catch (IOException | NumberFormatException e) {
+    } catch (NoSuchFileException e) {
       return new Exit(
           NOT_THERE, outOfMemory, Optional.empty(), "somebody killed the shell that watched it");
+    } catch (IOException | NumberFormatException e) {
+      log.warn("{} is damaged ({}): how {} ended is not known", file, e.getMessage(), runId);
+      return new Exit(
+          NOT_THERE,
+          outOfMemory,
+          Optional.empty(),
+          "it has ended, but nobody knows how: " + file + " is damaged");
     }
   }
 
@@ -247,27 +310,92 @@ public final class ProcessRuntime implements Runtime {
 
   /**
    * The shell that watches a program, if it lives: the very process, not a later one of the same
-   * id.
+   * id. Also if the note of it is damaged or missing: a program must not end for that.
    */
   private OptionalInt living(String runId) {
+    Optional<Watcher> watcher =
+        noted(runId)
+            .filter(Watcher::lives)
+            .or(() -> Optional.ofNullable(found.get(runId)).filter(Watcher::lives))
+            .or(() -> search(runId));
+    return watcher.map(it -> OptionalInt.of(it.pid)).orElse(OptionalInt.empty());
+  }
+
+  private Optional<Watcher> noted(String runId) {
+    Path file = folders.apply(runId).io().resolve("pid");
     try {
-      String[] noted = Files.readString(folders.apply(runId).io().resolve("pid")).trim().split(" ");
-      int pid = Integer.parseInt(noted[0]);
-      return noted.length == 3
-              && KernelFiles.startOf(pid).equals(OptionalLong.of(Long.parseLong(noted[1])))
-              && KernelFiles.bootId().equals(noted[2])
-          ? OptionalInt.of(pid)
-          : OptionalInt.empty();
+      String[] noted = Files.readString(file).trim().split(" ");
+      if (noted.length != 3) {
+        throw new NumberFormatException(noted.length + " words");
+      }
+      Watcher watcher = new Watcher(Integer.parseInt(noted[0]), Long.parseLong(noted[1]));
+      return KernelFiles.bootId().equals(noted[2]) ? Optional.of(watcher) : Optional.empty();
+    } catch (NoSuchFileException e) {
+      return Optional.empty();
     } catch (IOException | NumberFormatException e) {
-      return OptionalInt.empty();
+      if (damaged.add(file)) {
+        log.warn("{} is damaged ({}); looking for the process of {}", file, e.getMessage(), runId);
+      }
+      return Optional.empty();
     }
+  }
+
+  /** Looks through all processes of this user. */
+  private Optional<Watcher> search(String runId) {
+    Path io = folders.apply(runId).io();
+    try (DirectoryStream<Path> processes = Files.newDirectoryStream(Path.of("/proc"), "[1-9]*")) {
+      for (Path process : processes) {
+        if (isWatcher(process, runId, io)) {
+          int pid = Integer.parseInt(process.getFileName().toString());
+          OptionalLong start = KernelFiles.startOf(pid);
+          if (start.isPresent()) {
+            Watcher watcher = new Watcher(pid, start.getAsLong());
+            found.put(runId, watcher);
+            return Optional.of(watcher);
+          }
+        }
+      }
+    } catch (IOException | DirectoryIteratorException | NumberFormatException e) {
+      log.warn("cannot look for the process of {}: {}", runId, e.getMessage());
+    }
+    return Optional.empty();
+  }
+
+  // It is ours, has the run's id among its words, works in the folder of the pipes, where no
+  // program
+  // gets, and leads a session, which its own children do not.
+  private static boolean isWatcher(Path process, String runId, Path io) {
+    try {
+      return Files.getAttribute(process, "unix:uid")
+              .equals(Files.getAttribute(Path.of("/proc/self"), "unix:uid"))
+          && Arrays.asList(text(process.resolve("cmdline")).split("\0")).contains(runId)
+          && Files.isSameFile(process.resolve("cwd"), io)
+          && KernelFiles.leadsSession(Integer.parseInt(process.getFileName().toString()));
+    } catch (IOException | NumberFormatException e) {
+      // It has ended, or may not be looked at.
+      return false;
+    }
+  }
+
+  // The words of others are any bytes.
+  private static String text(Path file) throws IOException {
+    return new String(Files.readAllBytes(file), StandardCharsets.ISO_8859_1);
+  }
+
+  private record Watcher(int pid, long start) {
+    boolean lives() {
+      return KernelFiles.startOf(pid).equals(OptionalLong.of(start));
+    }
+  }
+
+  private OptionalInt pidOf(String runId) {
+    Process child = children.get(runId);
+    return child != null && child.isAlive() ? OptionalInt.of((int) child.pid()) : living(runId);
   }
 
   @Override
   public void signal(String runId, String signal) {
-    Process child = children.get(runId);
-    OptionalInt pid =
-        child != null && child.isAlive() ? OptionalInt.of((int) child.pid()) : living(runId);
+    OptionalInt pid = pidOf(runId);
     if (pid.isEmpty()) {
       return;
     }
@@ -320,9 +448,27 @@ public final class ProcessRuntime implements Runtime {
     return Cgroup.open(runId).peakMemory();
   }
 
+  /** What it writes elsewhere is the machine's, and that of the user it runs as. */
+  @Override
+  public DiskShare diskShare(String runId) {
+    Set<Integer> pids = new HashSet<>(Cgroup.open(runId).processes());
+    pidOf(runId)
+        .ifPresent(
+            shell -> {
+              try (Stream<ProcessHandle> descendants =
+                  ProcessHandle.of(shell).stream().flatMap(ProcessHandle::descendants)) {
+                descendants.forEach(process -> pids.add((int) process.pid()));
+              }
+            });
+    String work = folders.apply(runId).work().toAbsolutePath() + "/";
+    return new DiskShare(List.of(), UnlinkedFiles.bytes(pids, name -> name.startsWith(work)));
+  }
+
   @Override
   public void remove(String runId) {
     children.remove(runId);
+    found.remove(runId);
+    damaged.removeIf(file -> file.startsWith(folders.apply(runId).path()));
     Cgroup group = Cgroup.open(runId);
     group.kill();
     group.remove();

@@ -7,10 +7,14 @@ import static org.awaitility.Awaitility.await;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.run.Launch;
+import berth.server.run.Runs;
+import berth.server.run.mount.RunMounts;
 import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -41,11 +45,7 @@ class EngineFaultTest {
     engine.answer(CREATE, 201, "{\"Id\":\"c1\"}");
     engine.answer(START, 204, "");
     engine.answer(INSPECT, 200, "{\"Id\":\"c1\",\"State\":{\"Running\":true,\"Pid\":0}}");
-    runtime =
-        new DockerRuntime(
-            new DockerRuntime.Settings(
-                engine.host(), "gpu01", folder.resolve("state"), true, Duration.ofHours(1)),
-            PATIENCE);
+    runtime = new DockerRuntime(settings(), PATIENCE);
     await().atMost(SOON).until(() -> runtime.problem().isEmpty());
   }
 
@@ -169,6 +169,39 @@ class EngineFaultTest {
       engine.answer("GET /info", 200, "{\"ServerVersion\":\"1.0\"}");
       assertThat(early.create(launch(), new Launches.NoProgress()).mark()).isEqualTo("c1");
     }
+  }
+
+  /** What is mounted for a start is of no use after it. */
+  @Test
+  void aRunThatHasStartedDoesNotFailBecauseSomethingCannotBeUnmounted() throws Exception {
+    AtomicInteger asked = new AtomicInteger();
+    for (String run : List.of("run-1", "run-2")) {
+      Files.createDirectories(Runs.folder(folder.resolve("state"), run).mounts());
+    }
+    DockerRuntime failing =
+        new DockerRuntime(
+            settings(),
+            new EngineClient(engine.host(), PATIENCE),
+            new RunMounts(
+                () -> {
+                  asked.incrementAndGet();
+                  throw new BerthException(Reason.CONFLICT, "no");
+                }));
+    try {
+      assertThat(asked).as("each of those that were left").hasValue(2);
+      assertThat(failing.start(launch()).containerId()).isEqualTo("c1");
+      assertThat(asked).hasValue(3);
+      engine.answer("DELETE /containers/berth-run-1", 204, "");
+      assertFails(() -> failing.remove("run-1"), Reason.CONFLICT, "no");
+      assertThat(asked).hasValue(4);
+    } finally {
+      failing.close();
+    }
+  }
+
+  private DockerRuntime.Settings settings() {
+    return new DockerRuntime.Settings(
+        engine.host(), "gpu01", folder.resolve("state"), true, Duration.ofHours(1));
   }
 
   private void create() throws InterruptedException {

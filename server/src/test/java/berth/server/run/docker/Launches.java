@@ -24,7 +24,7 @@ final class Launches {
         "run-1",
         Runs.folder(folder.resolve("state"), "run-1"),
         Optional.of("busybox:1"),
-        true,
+        Optional.empty(),
         Optional.empty(),
         List.of("true"),
         Map.of(),

@@ -145,7 +145,7 @@ class SwappedFolderTest {
         RUN,
         folder,
         Optional.of("berth-test/busybox:1"),
-        false,
+        Optional.of("a test fetches nothing"),
         Optional.empty(),
         List.of("sh", "-c", "cat /m/file >/work/seen"),
         Map.of(),

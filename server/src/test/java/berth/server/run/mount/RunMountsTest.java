@@ -4,14 +4,18 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import berth.rpc.BerthException;
+import berth.rpc.Reason;
 import berth.server.run.WorkFiles;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
 import java.util.stream.Stream;
@@ -97,7 +101,7 @@ class RunMountsTest {
       for (Path swapped : List.of(allowed, allowed.getParent())) {
         Swap swap = new Swap(swapped, step);
         try {
-          Path seen = new RunMounts(List::of, swap).bind(place, folders(allowed)).get(0);
+          Path seen = hooked(swap).bind(place, folders(allowed)).get(0);
           assertThat(seen.resolve("file")).hasContent("allowed");
         } catch (BerthException e) {
           assertThat(e).hasMessageContaining("since it was checked");
@@ -118,7 +122,7 @@ class RunMountsTest {
             move(allowed.getParent(), elsewhere);
           }
         };
-    assertThatThrownBy(() -> new RunMounts(List::of, move).bind(place, folders(allowed)))
+    assertThatThrownBy(() -> hooked(move).bind(place, folders(allowed)))
         .hasMessageEndingWith("since it was checked it was moved");
   }
 
@@ -192,6 +196,41 @@ class RunMountsTest {
     } finally {
       engine.destroyForcibly().waitFor();
     }
+  }
+
+  /** As a network's that has gone between the check and the mount. */
+  @Test
+  void aFileSystemThatHangsHoldsNobodyUpAndChangesNothingLater() throws Exception {
+    CountDownLatch answer = new CountDownLatch(1);
+    CompletableFuture<Thread> hanging = new CompletableFuture<>();
+    Consumer<Path> hang =
+        path -> {
+          if (path.equals(allowed)) {
+            hanging.complete(Thread.currentThread());
+            try {
+              answer.await();
+            } catch (InterruptedException e) {
+              throw new AssertionError(e);
+            }
+          }
+        };
+    RunMounts impatient = new RunMounts(List::of, hang, Duration.ofMillis(100));
+    try {
+      assertThatThrownBy(() -> impatient.bind(place, folders(allowed)))
+          .hasMessage("mount of " + allowed + " asked, but a file system does not answer")
+          .extracting("reason")
+          .isEqualTo(Reason.UNAVAILABLE);
+      assertThat(MountPoints.atOrBelow(root)).isEmpty();
+      mounts.bind(place, folders(secret));
+    } finally {
+      answer.countDown();
+    }
+    hanging.join().join();
+    assertThat(place.resolve("bound/0/file")).hasContent("secret");
+  }
+
+  private static RunMounts hooked(Consumer<Path> beforeStep) {
+    return new RunMounts(List::of, beforeStep, RunMounts.PATIENCE);
   }
 
   private static List<RunMounts.Folder> folders(Path... paths) {
@@ -274,9 +313,7 @@ class RunMountsTest {
     Files.setAttribute(open.getParent(), "unix:mode", 0777);
     assertThat(mounts.problem(open).orElseThrow())
         .isEqualTo(
-            "others than root can change "
-                + open.getParent()
-                + ", in which the mounts would be: choose another --state-dir");
+            open.getParent() + " is writable by users other than root: choose another --state-dir");
     Files.setAttribute(open.getParent(), "unix:mode", 0755);
     Files.setAttribute(open.getParent(), "unix:uid", 65534);
     assertThat(mounts.problem(open)).isPresent();
@@ -284,7 +321,7 @@ class RunMountsTest {
 
   private List<Path> steps() throws InterruptedException {
     List<Path> steps = new ArrayList<>();
-    new RunMounts(List::of, steps::add).bind(place, folders(allowed));
+    hooked(steps::add).bind(place, folders(allowed));
     mounts.unbind(place);
     return steps;
   }

@@ -16,16 +16,23 @@ import berth.server.run.Limits;
 import berth.server.run.RunFolder;
 import berth.server.run.RunSpec;
 import berth.server.run.Runtime;
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalDouble;
 import java.util.OptionalLong;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -105,6 +112,97 @@ class ProcessRuntimeTest {
   }
 
   @Test
+  void aGroupThatMayUseTheContainerEngineIsRefusedWhateverItsNumber() throws IOException {
+    assumeTrue(KernelFiles.isRoot(), "needs root");
+    Path socket = Files.createFile(folder.resolve("engine.sock"));
+    Files.setAttribute(socket, "unix:gid", 1234);
+    Function<String, RunFolder> folders = run -> new RunFolder(folder.resolve(run));
+    var runtime = new ProcessRuntime(folders, false, List.of(socket));
+
+    assertThatThrownBy(() -> runtime.check(launch(1000, 1234)))
+        .hasMessage(
+            "user 1000:1234 asked, but group 1234 may use the container engine at "
+                + socket
+                + ", which is as good as root; the administrator can allow it with --allow-root")
+        .extracting("reason")
+        .isEqualTo(Reason.DENIED);
+    assertThatCode(() -> runtime.check(launch(1234, 1235))).doesNotThrowAnyException();
+    var allowing = new ProcessRuntime(folders, true, List.of(socket));
+    assertThatCode(() -> allowing.check(launch(1000, 1234))).doesNotThrowAnyException();
+  }
+
+  /** A disk may lose any part of what was written last, and a program that lives is not its end. */
+  @ParameterizedTest
+  @ValueSource(strings = {"", "%d", "%d %d", "x %d %s", "%d 1%d %s", "%d %d another-%s", "ÿ", "-"})
+  void aProgramWhoseNoteIsDamagedLivesOn(String note) throws Exception {
+    ProcessRuntime earlier = runtime(true);
+    int pid = earlier.start(launch(Optional.empty())).pid().getAsInt();
+    await().atMost(PATIENCE).until(() -> Files.exists(run.work().resolve("begun")));
+    Path file = run.io().resolve("pid");
+    if (note.equals("-")) {
+      Files.delete(file);
+    } else {
+      long start = KernelFiles.startOf(pid).getAsLong();
+      String text =
+          note.startsWith("x") ? note.formatted(start, "y") : note.formatted(pid, start, "y");
+      Files.write(file, text.getBytes(StandardCharsets.ISO_8859_1));
+    }
+
+    ProcessRuntime later = runtime(true);
+    List<Runtime.Running> seen = new ArrayList<>();
+    String said = log(() -> seen.add(later.start(launch(Optional.empty()))));
+    assertThat(seen.get(0).pid()).hasValue(pid);
+    // Three words are another process's note, or that of another boot.
+    if (!note.equals("-") && note.split(" ").length < 3 || note.startsWith("x")) {
+      assertThat(said).contains(file + " is damaged");
+    }
+    CompletableFuture<Runtime.Exit> exit = new CompletableFuture<>();
+    Thread waiting =
+        new Thread(
+            () -> {
+              try {
+                exit.complete(later.await(id));
+              } catch (Exception e) {
+                exit.completeExceptionally(e);
+              }
+            });
+    waiting.start();
+    Path alive = run.work().resolve("begun");
+    for (int i = 0; i < 3; i++) {
+      Files.delete(alive);
+      await().atMost(PATIENCE).until(() -> Files.exists(alive));
+    }
+    assertThat(exit).isNotDone();
+    later.signal(id, "TERM");
+    assertThat(exit.get(PATIENCE.toSeconds(), TimeUnit.SECONDS).code()).isEqualTo(143);
+    assertThat(exit.get().lost()).isEmpty();
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"", "x", "1234567", "-1", "ÿ"})
+  void aDamagedExitCodeIsNamed(String note) throws Exception {
+    Path file = run.io().resolve("exit");
+    Files.write(file, note.getBytes(StandardCharsets.ISO_8859_1));
+    List<Runtime.Exit> exits = new ArrayList<>();
+    assertThat(log(() -> exits.add(runtime(true).await(id)))).contains(file + " is damaged");
+    assertThat(exits.get(0).lost())
+        .isEqualTo("it has ended, but nobody knows how: " + file + " is damaged");
+  }
+
+  // The tests' logger prints to where System.err leads.
+  private static String log(Callable<?> task) throws Exception {
+    PrintStream usual = System.err;
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+    System.setErr(new PrintStream(bytes, true, StandardCharsets.UTF_8));
+    try {
+      task.call();
+    } finally {
+      System.setErr(usual);
+    }
+    return bytes.toString(StandardCharsets.UTF_8);
+  }
+
+  @Test
   void aProgramOfAnEarlierDaemonIsFoundAgain() throws Exception {
     ProcessRuntime earlier = runtime(true);
     Runtime.Running running = earlier.start(launch(Optional.empty()));
@@ -156,9 +254,9 @@ class ProcessRuntimeTest {
         id,
         run,
         Optional.empty(),
-        false,
         Optional.empty(),
-        List.of("sh", "-c", ": >begun; while :; do sleep 0.02; done"),
+        Optional.empty(),
+        List.of("sh", "-c", "while :; do : >begun; sleep 0.02; done"),
         Map.of(),
         RunSpec.WORK,
         user,
