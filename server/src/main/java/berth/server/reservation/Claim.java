@@ -51,13 +51,19 @@ final class Claim implements AutoCloseable {
   private final Map<Integer, Waiter> waiters = new TreeMap<>();
   private List<Integer> kept = List.of();
   private String trouble = "";
+  private boolean possible;
   private volatile TicketQueue.Ticket ticket;
   private volatile boolean atWork;
   private volatile BerthException cancelled;
 
-  Claim(LockProtocol protocol, GpuWish wish) {
+  /**
+   * @param possible whether it was accepted before, as possible: then it waits though this server
+   *     shows fewer GPUs now. Otherwise it is refused as soon as it is known to be impossible
+   */
+  Claim(LockProtocol protocol, GpuWish wish, boolean possible) {
     this.protocol = protocol;
     this.wish = wish;
+    this.possible = possible;
   }
 
   /** With what to wait for a place in the line: ends when this is cancelled. */
@@ -117,19 +123,29 @@ final class Claim implements AutoCloseable {
     if (!ticket.awaitTurn(turn)) {
       throw cancelled;
     }
-    ticket.giveWayToOthers();
-    LockFile system =
-        LockFolder.lock(protocol.folder().system(), turn).orElseThrow(() -> cancelled);
-    atWork = true;
-    try {
-      return gather(waits, waiting);
-    } finally {
-      system.close();
-      ticket.systemLockReleased();
+    while (true) {
+      ticket.giveWayToOthers();
+      LockFile system =
+          LockFolder.lock(protocol.folder().system(), turn).orElseThrow(() -> cancelled);
+      atWork = true;
+      try {
+        Optional<HeldGpus> held = gather(waits, waiting);
+        if (held.isPresent()) {
+          return held.get();
+        }
+      } finally {
+        system.close();
+        ticket.systemLockReleased();
+      }
+      // It may take days until a GPU is repaired. The place in the line is enough to wait with;
+      // those who know nothing of the line go on meanwhile.
+      awaitEndOfTrouble(waiting);
     }
   }
 
-  private HeldGpus gather(boolean waits, Consumer<String> waiting) throws InterruptedException {
+  // Empty if it has to wait for something that is wrong with this server.
+  private Optional<HeldGpus> gather(boolean waits, Consumer<String> waiting)
+      throws InterruptedException {
     try {
       while (true) {
         List<Gpu> chosen = choose(false);
@@ -139,9 +155,12 @@ final class Claim implements AutoCloseable {
           }
           chosen = awaitChoice(waiting);
         }
+        if (!trouble.isEmpty()) {
+          return Optional.empty();
+        }
         Optional<HeldGpus> held = hold(chosen);
         if (held.isPresent()) {
-          return held.get();
+          return held;
         }
       }
     } finally {
@@ -168,26 +187,48 @@ final class Claim implements AutoCloseable {
     return Optional.empty();
   }
 
+  // None if something is wrong with this server.
   private List<Gpu> awaitChoice(Consumer<String> waiting) throws InterruptedException {
     Runnable stopReleases = protocol.listen(() -> events.add(new Released()));
     Runnable stopSamples = protocol.gpus().listen(new SampleEvents());
     try {
       List<Gpu> chosen = choose(true);
-      String told = null;
-      while (chosen.isEmpty()) {
-        if (!trouble.equals(told)) {
-          told = trouble;
-          waiting.accept(trouble);
-        }
-        for (Event event = events.take(); event != null; event = events.poll()) {
-          handle(event);
-        }
+      if (chosen.isEmpty() && trouble.isEmpty()) {
+        waiting.accept("");
+      }
+      while (chosen.isEmpty() && trouble.isEmpty()) {
+        handleNext();
         chosen = choose(true);
       }
       return chosen;
     } finally {
       stopSamples.run();
       stopReleases.run();
+    }
+  }
+
+  private void awaitEndOfTrouble(Consumer<String> waiting) throws InterruptedException {
+    Runnable stopSamples = protocol.gpus().listen(new SampleEvents());
+    try {
+      String told = "";
+      while (!trouble.isEmpty()) {
+        if (!trouble.equals(told)) {
+          told = trouble;
+          waiting.accept(trouble);
+        }
+        handleNext();
+        GpuSample sample = protocol.gpus().newest();
+        possible = possible || wish.checkAgainst(sample);
+        trouble = wish.trouble(sample).orElse("");
+      }
+    } finally {
+      stopSamples.run();
+    }
+  }
+
+  private void handleNext() throws InterruptedException {
+    for (Event event = events.take(); event != null; event = events.poll()) {
+      handle(event);
     }
   }
 
@@ -216,8 +257,7 @@ final class Claim implements AutoCloseable {
    */
   private List<Gpu> choose(boolean waits) {
     GpuSample sample = protocol.gpus().newest();
-    // It was possible when it came, unless nobody knew the GPUs then.
-    wish.checkAgainst(sample);
+    possible = possible || wish.checkAgainst(sample);
     dropReplaced();
     trouble = wish.trouble(sample).orElse("");
     if (!trouble.isEmpty()) {
@@ -319,8 +359,12 @@ final class Claim implements AutoCloseable {
     try {
       return waiter.result.get();
     } catch (ExecutionException e) {
-      if (e.getCause() instanceof BerthException expected) {
-        throw expected;
+      // As it is: what is wrong with the server is told by its kind.
+      if (e.getCause() instanceof RuntimeException failure) {
+        throw failure;
+      }
+      if (e.getCause() instanceof Error failure) {
+        throw failure;
       }
       throw new IllegalStateException(e.getCause());
     }
@@ -363,7 +407,7 @@ final class Claim implements AutoCloseable {
       for (Waiter waiter : waiters.values()) {
         try {
           result(waiter).ifPresent(LockFile::close);
-        } catch (BerthException e) {
+        } catch (RuntimeException | Error e) {
           // It could not lock its file, so it has nothing to let go.
         }
       }

@@ -46,13 +46,14 @@ public record GpuWish(int count, List<String> ids, long minFreeMemory, String mo
 
   /**
    * Refuses what this machine can never give, whatever is free. While the driver cannot be read,
-   * nothing is known to be impossible.
+   * nothing is known to be impossible, and neither is it of a GPU that does not say who it is.
    *
-   * @throws BerthException if so
+   * @return false if nothing is known
+   * @throws BerthException if it can never be given
    */
-  void checkAgainst(GpuSample sample) {
+  boolean checkAgainst(GpuSample sample) {
     if (!readable(sample)) {
-      return;
+      return false;
     }
     int has = sample.gpus().size();
     String server = "this server has " + has;
@@ -61,12 +62,11 @@ public record GpuWish(int count, List<String> ids, long minFreeMemory, String mo
     }
     Set<Integer> indices = new HashSet<>();
     for (String id : ids) {
-      Gpu gpu =
-          sample.gpus().stream()
-              .filter(known -> is(known, id))
-              .findFirst()
-              .orElseThrow(() -> invalid("no GPU " + id + " here: " + server));
-      if (!indices.add(gpu.index())) {
+      Optional<Gpu> gpu = sample.gpus().stream().filter(known -> is(known, id)).findFirst();
+      if (gpu.isEmpty() && sample.gpus().stream().noneMatch(other -> couldBe(other, id))) {
+        throw invalid("no GPU " + id + " here: " + server);
+      }
+      if (gpu.isPresent() && !indices.add(gpu.get().index())) {
         throw invalid("GPU " + id + " is asked for twice");
       }
     }
@@ -76,12 +76,13 @@ public record GpuWish(int count, List<String> ids, long minFreeMemory, String mo
       throw invalid(
           phrase(needed) + " asked, this server has " + possible.size() + " such of " + has);
     }
+    return true;
   }
 
   /** The GPUs that may be taken now, leaving their locks aside, by ascending index. */
   List<Gpu> usable(GpuSample sample) {
     return sample.gpus().stream()
-        .filter(this::couldMatch)
+        .filter(this::matches)
         .filter(gpu -> gpu.health().healthy())
         .toList();
   }
@@ -104,7 +105,15 @@ public record GpuWish(int count, List<String> ids, long minFreeMemory, String mo
             .filter(gpu -> !gpu.health().healthy())
             .map(gpu -> "GPU " + gpu.index() + " is " + gpu.health())
             .collect(Collectors.joining("; "));
-    return Optional.of(sick.isEmpty() ? "only " + usable + " GPUs can be used" : sick);
+    // Lost altogether, or not what they were: the server showed others when it was accepted.
+    String few =
+        (ids.isEmpty() && count == ALL ? "all GPUs" : phrase(needed(usable)))
+            + " asked, this server shows "
+            + sample.gpus().size()
+            + " now";
+    int possible = (int) sample.gpus().stream().filter(this::couldMatch).count();
+    return Optional.of(
+        sick.isEmpty() ? few : possible < Math.max(1, needed(possible)) ? few + "; " + sick : sick);
   }
 
   /** What to say of {@link #trouble} to those who do not wait. */
@@ -153,11 +162,26 @@ public record GpuWish(int count, List<String> ids, long minFreeMemory, String mo
     return text.toString();
   }
 
+  private boolean matches(Gpu gpu) {
+    return couldMatch(gpu)
+        && (ids.isEmpty() || ids.stream().anyMatch(id -> is(gpu, id)))
+        && (model.isEmpty() || gpu.name().isPresent());
+  }
+
+  // What is lost may not say its name; once it is back, it may well be what was asked for.
   private boolean couldMatch(Gpu gpu) {
-    return (ids.isEmpty() || ids.stream().anyMatch(id -> is(gpu, id)))
-        && (model.isEmpty() || contains(gpu.name().orElse(""), model))
+    return (ids.isEmpty() || ids.stream().anyMatch(id -> couldBe(gpu, id)))
+        && (model.isEmpty() || gpu.name().map(name -> contains(name, model)).orElse(true))
         && (minFreeMemory == 0
             || gpu.memory().map(memory -> memory.total() >= minFreeMemory).orElse(true));
+  }
+
+  private static boolean couldBe(Gpu gpu, String id) {
+    return is(gpu, id) || gpu.uuid().isEmpty() && !isIndex(id);
+  }
+
+  private static boolean isIndex(String id) {
+    return !id.isEmpty() && id.chars().allMatch(Character::isDigit);
   }
 
   private static boolean contains(String name, String part) {

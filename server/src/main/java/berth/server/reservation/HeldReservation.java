@@ -5,6 +5,7 @@ import berth.rpc.Reason;
 import berth.server.reservation.Reservation.Expiry;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -12,6 +13,7 @@ import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.concurrent.Future;
 import java.util.function.Function;
+import java.util.stream.Stream;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -42,6 +44,7 @@ final class HeldReservation {
     private Optional<String> mark = Optional.empty();
     private OptionalInt pid = OptionalInt.empty();
     private Runnable onEnd = () -> {};
+    private boolean told;
 
     Hold(Kept kept, Optional<Keeper.Gated> gate) {
       this.kept = kept;
@@ -63,6 +66,7 @@ final class HeldReservation {
   private volatile Optional<ReservationListener> listener = Optional.empty();
   private Optional<Duration> lease;
   private Optional<Future<?>> expiration = Optional.empty();
+  private Optional<ProcessWatch> watch = Optional.empty();
   private boolean ending;
   private boolean over;
 
@@ -211,16 +215,21 @@ final class HeldReservation {
       return Optional.empty();
     }
     held.guard();
+    // The earlier daemon may have been killed before it replaced them all.
+    held.lockedAnew();
     return Optional.of(held);
   }
 
   // Keepers must have what is locked anew, should this process be killed.
   private boolean guard() {
-    Runnable replace = () -> protocol.later(this::replaceKeepers);
-    gpus.ifPresent(taken -> taken.locks().whenLockedAnew(replace));
-    ports.locks().whenLockedAnew(replace);
+    gpus.ifPresent(taken -> taken.locks().whenLockedAnew(this::lockedAnew));
+    ports.locks().whenLockedAnew(this::lockedAnew);
     return gpus.map(protocol::remember).orElse(true)
         && (ports.ports().isEmpty() || protocol.guard(ports));
+  }
+
+  private void lockedAnew() {
+    protocol.retries().later(this::replaceKeepers);
   }
 
   /** As it is now; does not wait. */
@@ -251,13 +260,31 @@ final class HeldReservation {
     return listener.equals(Optional.of(caller));
   }
 
-  /** Replaces the timer that ends it. */
-  synchronized void expiration(Future<?> newer) {
+  /**
+   * Replaces the timer that ends it, if it has a lease. Whoever comes last sets it to the present
+   * end, which a renewal may have moved just now.
+   */
+  synchronized void expireBy(Function<Expiry, Future<?>> timer) {
     expiration.ifPresent(older -> older.cancel(false));
-    expiration = Optional.of(newer);
-    if (over || ending) {
-      newer.cancel(false);
+    expiration =
+        over || ending
+            ? Optional.empty()
+            : reservation.expires().map(expiry -> timer.apply(expiry));
+  }
+
+  /** Has what waits for the end of its process closed when it is free. */
+  synchronized void watchedBy(ProcessWatch newer) {
+    if (over) {
+      newer.close();
+    } else {
+      watch = Optional.of(newer);
     }
+  }
+
+  /** Closes what waits for the end of its process. */
+  synchronized void stopWatching() {
+    watch.ifPresent(ProcessWatch::close);
+    watch = Optional.empty();
   }
 
   /**
@@ -282,7 +309,7 @@ final class HeldReservation {
     reservation = reservation.usedBy(holds.keySet());
     try {
       save();
-    } catch (BerthException e) {
+    } catch (RuntimeException | Error e) {
       holds.remove(runId);
       reservation = reservation.usedBy(holds.keySet());
       gate.kill();
@@ -297,8 +324,9 @@ final class HeldReservation {
     Hold hold = holds.get(runId);
     if (hold != null) {
       hold.onEnd = action;
+      hold.told = false;
       if (ending) {
-        action.run();
+        tell(hold);
       }
     }
   }
@@ -367,7 +395,7 @@ final class HeldReservation {
     hold.kept = started.kept(Optional.of(older));
     try {
       save();
-    } catch (BerthException e) {
+    } catch (RuntimeException | Error e) {
       hold.kept = older;
       gate.kill();
       throw e;
@@ -393,21 +421,18 @@ final class HeldReservation {
     }
   }
 
+  // Those that do not have a file which was locked anew. Fails unless all of them have it then.
   private synchronized void replaceKeepers() {
     if (over || !shared) {
       return;
     }
-    try {
-      if (own.isPresent()) {
-        replaceOwn();
-      }
-      for (Hold hold : holds.values()) {
-        replace(hold, true);
-      }
-    } catch (BerthException e) {
-      log.warn(
-          "the keepers of {} do not have its new lock file: {}", reservation.id(), e.getMessage());
-    }
+    Map<String, List<Integer>> descriptors = descriptors();
+    attempt(
+        Stream.concat(
+            own.stream().filter(kept -> kept.lacks(descriptors)).map(kept -> this::replaceOwn),
+            List.copyOf(holds.values()).stream()
+                .filter(hold -> hold.kept.lacks(descriptors))
+                .map(hold -> () -> replace(hold, true))));
   }
 
   /**
@@ -423,13 +448,46 @@ final class HeldReservation {
     }
     if (holds.isEmpty()) {
       free(first);
-    } else if (!ending) {
+      return true;
+    }
+    if (!ending) {
       ending = true;
       first.run();
-      expiration.ifPresent(timer -> timer.cancel(false));
-      List.copyOf(holds.values()).forEach(hold -> hold.onEnd.run());
     }
+    // Again, should one not have heard of it at the first time.
+    attempt(
+        Stream.concat(
+            expiration.stream().map(timer -> () -> timer.cancel(false)),
+            List.copyOf(holds.values()).stream().map(hold -> () -> tell(hold))));
     return over;
+  }
+
+  private static void tell(Hold hold) {
+    if (!hold.told) {
+      hold.onEnd.run();
+      hold.told = true;
+    }
+  }
+
+  // All of them, also if one fails; then this fails too.
+  private static void attempt(Stream<Runnable> steps) {
+    List<Throwable> failures = new ArrayList<>();
+    steps.forEach(
+        step -> {
+          try {
+            step.run();
+          } catch (RuntimeException | Error e) {
+            failures.add(e);
+          }
+        });
+    if (!failures.isEmpty()) {
+      Throwable first = failures.get(0);
+      failures.stream().skip(1).forEach(first::addSuppressed);
+      if (first instanceof Error error) {
+        throw error;
+      }
+      throw (RuntimeException) first;
+    }
   }
 
   /** Frees everything, for a run that it was granted for too: nobody has heard of it yet. */
@@ -473,7 +531,7 @@ final class HeldReservation {
     try {
       keepBy(newer.get());
       older.ifPresent(Kept::kill);
-    } catch (BerthException e) {
+    } catch (RuntimeException e) {
       // Should this process be killed too, the older keeper is not enough. But a full disk alone
       // must not end what runs.
       log.warn(
@@ -519,22 +577,25 @@ final class HeldReservation {
   // record without a living keeper, which the next one drops, and locks that end with this process.
   private void free(Runnable first) {
     over = true;
-    first.run();
-    expiration.ifPresent(timer -> timer.cancel(false));
     boolean recorded = own.isPresent() || !holds.isEmpty();
+    List<Runnable> steps = new ArrayList<>();
+    steps.add(first);
+    steps.add(this::stopWatching);
+    expiration.ifPresent(timer -> steps.add(() -> timer.cancel(false)));
     // Without the locks of this process, the GPUs are free as soon as the keepers have ended.
-    reservation.gpus().forEach(gpu -> protocol.freed(gpu.index()));
-    own.ifPresent(Kept::kill);
+    reservation.gpus().forEach(gpu -> steps.add(() -> protocol.freed(gpu.index())));
+    own.ifPresent(kept -> steps.add(kept::kill));
     own = Optional.empty();
-    holds.values().forEach(HeldReservation::end);
+    List.copyOf(holds.values()).forEach(hold -> steps.add(() -> end(hold)));
     holds.clear();
     if (recorded) {
-      store.delete(reservation.id());
+      steps.add(() -> store.delete(reservation.id()));
     }
-    gpus.ifPresent(HeldGpus::close);
-    protocol.unguard(ports);
-    ports.close();
-    listener.ifPresent(ReservationListener::ended);
+    gpus.ifPresent(taken -> steps.add(taken::close));
+    steps.add(() -> protocol.unguard(ports));
+    steps.add(ports::close);
+    listener.ifPresent(caller -> steps.add(caller::ended));
+    attempt(steps.stream());
   }
 
   // The former keeper stays in the record, so that one of the two is found whenever this process is
@@ -544,7 +605,7 @@ final class HeldReservation {
     own = Optional.of(started.kept(older));
     try {
       save();
-    } catch (BerthException e) {
+    } catch (RuntimeException | Error e) {
       own = older;
       started.gated.kill();
       throw e;
@@ -558,7 +619,7 @@ final class HeldReservation {
   private void trySave() {
     try {
       save();
-    } catch (BerthException e) {
+    } catch (RuntimeException e) {
       log.warn("what becomes of {} cannot be written down: {}", reservation.id(), e.getMessage());
     }
   }
@@ -572,11 +633,16 @@ final class HeldReservation {
 
   private Started start(Function<List<Integer>, Keeper.Gated> keeper) {
     // Looked at once: meanwhile a file may be locked anew.
+    Map<String, List<Integer>> descriptors = descriptors();
+    return new Started(
+        keeper.apply(descriptors.values().stream().flatMap(List::stream).toList()), descriptors);
+  }
+
+  private Map<String, List<Integer>> descriptors() {
     Map<String, List<Integer>> descriptors = new LinkedHashMap<>();
     gpus.ifPresent(taken -> descriptors.putAll(taken.locks().descriptors()));
     descriptors.putAll(ports.locks().descriptors());
-    return new Started(
-        keeper.apply(descriptors.values().stream().flatMap(List::stream).toList()), descriptors);
+    return descriptors;
   }
 
   private BerthException cannotShare(String what) {

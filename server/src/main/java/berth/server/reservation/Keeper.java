@@ -18,9 +18,6 @@ import java.util.Locale;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 import java.util.stream.Stream;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -37,6 +34,7 @@ record Keeper(int pid, long started) {
   private static final Logger log = LoggerFactory.getLogger(Keeper.class);
 
   private static final int OPENED_MEANWHILE = 64;
+  private static final Duration KILL_PATIENCE = Duration.ofSeconds(1);
 
   // How late the end of a process is noticed, in seconds.
   private static final String LOOK_EVERY = "0.02";
@@ -178,13 +176,13 @@ record Keeper(int pid, long started) {
     try {
       // With all of its group, whose leader it is: what it waits with has inherited the locks too.
       LibC.INSTANCE.kill(-pid, LibC.SIGKILL);
-      ended().get(1, TimeUnit.SECONDS);
     } catch (LastErrorException e) {
       // It was faster.
-    } catch (ExecutionException | TimeoutException e) {
+    }
+    if (process().awaitEnd(KILL_PATIENCE)) {
+      reap(0);
+    } else {
       log.warn("the keeper {} does not end", pid);
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
     }
   }
 

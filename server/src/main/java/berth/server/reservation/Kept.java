@@ -35,6 +35,17 @@ record Kept(Keeper keeper, Map<String, List<Integer>> descriptors, Optional<Kept
     return descriptors.values().stream().mapToInt(List::size).sum();
   }
 
+  /**
+   * Whether it has fewer files than these, by their names: those that were locked anew since. The
+   * numbers of the descriptors say nothing, they may be another process's.
+   */
+  boolean lacks(Map<String, List<Integer>> locked) {
+    return locked.entrySet().stream()
+        .anyMatch(
+            file ->
+                descriptors.getOrDefault(file.getKey(), List.of()).size() < file.getValue().size());
+  }
+
   /** Ends the keepers. */
   void kill() {
     all().forEach(kept -> kept.keeper.kill());

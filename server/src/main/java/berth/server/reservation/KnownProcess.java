@@ -3,6 +3,7 @@ package berth.server.reservation;
 import com.sun.jna.LastErrorException;
 import com.sun.jna.Memory;
 import com.sun.jna.NativeLong;
+import java.time.Duration;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
@@ -14,6 +15,13 @@ import java.util.concurrent.CompletableFuture;
  * @param started its start in the kernel's ticks since the boot
  */
 record KnownProcess(int pid, long started) {
+  // No descriptor.
+  private static final int NONE = -1;
+
+  private static final Duration FOR_EVER = Duration.ofDays(36_500);
+  private static final Duration LONG = Duration.ofDays(1);
+  private static final Duration LOOK_EVERY = Duration.ofMillis(100);
+
   /** The process that has this id now. */
   static Optional<KnownProcess> of(int pid) {
     OptionalLong started = KernelFiles.startOf(pid);
@@ -29,44 +37,71 @@ record KnownProcess(int pid, long started) {
   /** Completes when the process has ended, after {@code first}. */
   CompletableFuture<Void> ended(Runnable first) {
     CompletableFuture<Void> ended = new CompletableFuture<>();
-    Thread thread =
-        new Thread(
+    thread(
+            pid,
             () -> {
-              awaitEnd();
+              awaitEnd(NONE);
               first.run();
               ended.complete(null);
-            },
-            "end-of-" + pid);
-    thread.setDaemon(true);
-    thread.start();
+            })
+        .start();
     return ended;
+  }
+
+  static Thread thread(int pid, Runnable work) {
+    Thread thread = new Thread(work, "end-of-" + pid);
+    thread.setDaemon(true);
+    return thread;
+  }
+
+  /**
+   * Waits until the process has ended.
+   *
+   * @param givenUp a descriptor; the wait is given up as soon as that can be read
+   * @return false if given up before that
+   */
+  boolean awaitEnd(int givenUp) {
+    return awaitEnd(givenUp, FOR_EVER);
+  }
+
+  /** Waits until the process has ended. False if that takes longer. */
+  boolean awaitEnd(Duration atMost) {
+    return awaitEnd(NONE, atMost);
   }
 
   // Not ProcessHandle.onExit, if the kernel can do better: a process that is not our child is
   // looked for only now and then, and is not missed until its parent has reaped it.
-  private void awaitEnd() {
+  private boolean awaitEnd(int givenUp, Duration atMost) {
     OptionalInt process = open();
-    if (process.isEmpty()) {
-      ProcessHandle.of(pid)
-          .filter(running -> alive())
-          .ifPresent(running -> running.onExit().join());
-      return;
-    }
     try {
-      Memory pollFd = new Memory(8);
-      pollFd.setInt(0, process.getAsInt());
-      pollFd.setInt(4, LibC.POLLIN);
+      // Two of struct pollfd, of which the kernel ignores one without a descriptor.
+      Memory pollFds = new Memory(16);
+      pollFds.setInt(0, process.orElse(NONE));
+      pollFds.setInt(8, givenUp);
+      long start = System.nanoTime();
       while (alive()) {
-        poll(pollFd);
+        Duration left = atMost.minusNanos(System.nanoTime() - start);
+        if (left.isNegative()) {
+          return false;
+        }
+        // A kernel that knows no descriptors of processes has to be asked again and again.
+        Duration step = process.isPresent() ? LONG : LOOK_EVERY;
+        pollFds.setInt(4, LibC.POLLIN);
+        pollFds.setInt(12, LibC.POLLIN);
+        poll(pollFds, (int) (left.compareTo(step) < 0 ? left : step).toMillis() + 1);
+        if (pollFds.getShort(14) != 0) {
+          return false;
+        }
       }
+      return true;
     } finally {
-      LibC.INSTANCE.close(process.getAsInt());
+      process.ifPresent(LibC.INSTANCE::close);
     }
   }
 
-  private static void poll(Memory pollFd) {
+  private static void poll(Memory pollFds, int millis) {
     try {
-      LibC.INSTANCE.poll(pollFd, new NativeLong(1), -1);
+      LibC.INSTANCE.poll(pollFds, new NativeLong(2), millis);
     } catch (LastErrorException e) {
       if (e.getErrorCode() != LibC.EINTR) {
         throw e;

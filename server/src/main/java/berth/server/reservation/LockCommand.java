@@ -118,7 +118,7 @@ public final class LockCommand implements Callable<Integer> {
     boolean waits = limit.isEmpty() || !limit.get().isZero();
     try (LockProtocol protocol =
             new LockProtocol(new LockFolder(lockDir), gpus, ignoreStrangers, new Vitals());
-        Claim claim = new Claim(protocol, wish)) {
+        Claim claim = new Claim(protocol, wish, true)) {
       limit.filter(time -> waits).ifPresent(time -> cancelAfter(time, claim, wish));
       claim.place(
           protocol

@@ -52,7 +52,7 @@ final class LockFile implements AutoCloseable {
   /** The same; if it has to be made, with these permissions whatever the umask. */
   static LockFile open(Path path, int mode) {
     int flags = LibC.O_RDWR | LibC.O_CLOEXEC | LibC.O_NOFOLLOW;
-    while (true) {
+    for (int tried = 0; tried < LockFolder.MOST_TRIES; tried++) {
       try {
         // First without O_CREAT: in a sticky folder the kernel refuses that for the files of
         // others, root included.
@@ -64,15 +64,22 @@ final class LockFile implements AutoCloseable {
       }
       try {
         int fd = LibC.INSTANCE.open(path.toString(), flags | LibC.O_CREAT | LibC.O_EXCL, mode);
-        // The umask must not shut out the other users of this machine.
-        LibC.INSTANCE.fchmod(fd, mode);
-        return new LockFile(path, fd, true);
+        LockFile file = new LockFile(path, fd, true);
+        try {
+          // The umask must not shut out the other users of this machine.
+          file.restrictTo(mode);
+        } catch (BerthException e) {
+          file.close();
+          throw e;
+        }
+        return file;
       } catch (LastErrorException e) {
         if (e.getErrorCode() != LibC.EEXIST) {
           throw unusable(path, "make", e);
         }
       }
     }
+    throw LockFolder.replacedAgainAndAgain(path);
   }
 
   /**

@@ -12,6 +12,7 @@ import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.UUID;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Predicate;
 
 /**
  * The folder with the lock files that all processes of a machine share, under names that are older
@@ -34,6 +35,12 @@ final class LockFolder {
   // holder, if it is of Berth's
   // making, notices at once and locks the new one; this is how long it may take.
   private static final Duration SETTLE = Duration.ofMillis(50);
+
+  /**
+   * How often a file is opened anew that somebody replaced in the moment of its locking. Who
+   * replaces it more often than that does so on purpose.
+   */
+  static final int MOST_TRIES = 16;
 
   private final Path folder;
 
@@ -72,32 +79,38 @@ final class LockFolder {
 
   /** Locks a file if it is free. */
   static Optional<LockFile> tryLock(Path path) {
-    while (true) {
-      LockFile file = settled(path);
-      if (!file.tryLock()) {
-        file.close();
-        return Optional.empty();
-      }
-      if (file.isCurrent()) {
-        return Optional.of(file);
-      }
-      file.close();
-    }
+    return lock(path, LockFile::tryLock);
   }
 
   /** Locks a file as soon as it is free. Empty if cancelled before that. */
   static Optional<LockFile> lock(Path path, LockWait wait) {
-    while (true) {
+    return lock(path, file -> file.lock(wait));
+  }
+
+  private static Optional<LockFile> lock(Path path, Predicate<LockFile> lock) {
+    for (int tried = 0; tried < MOST_TRIES; tried++) {
       LockFile file = settled(path);
-      if (!file.lock(wait)) {
-        file.close();
-        return Optional.empty();
+      boolean ours = false;
+      try {
+        if (!lock.test(file)) {
+          return Optional.empty();
+        }
+        ours = file.isCurrent();
+        if (ours) {
+          return Optional.of(file);
+        }
+      } finally {
+        if (!ours) {
+          file.close();
+        }
       }
-      if (file.isCurrent()) {
-        return Optional.of(file);
-      }
-      file.close();
     }
+    throw replacedAgainAndAgain(path);
+  }
+
+  static BerthException replacedAgainAndAgain(Path path) {
+    return new BerthException(
+        Reason.UNAVAILABLE, "somebody replaces the lock file " + path + " again and again");
   }
 
   /**
@@ -110,28 +123,36 @@ final class LockFolder {
       return made;
     }
     LockFile file = LockFile.open(path);
-    if (file.tryLock(ranges)) {
-      return Optional.of(file);
+    boolean locked = false;
+    try {
+      locked = file.tryLock(ranges);
+    } finally {
+      if (!locked) {
+        file.close();
+      }
     }
-    file.close();
-    return Optional.empty();
+    return locked ? Optional.of(file) : Optional.empty();
   }
 
   // Locked before it has its name, so that nobody comes in between. Empty if there is one already.
   private static Optional<LockFile> makeLocked(Path path, List<LockFile.Range> ranges) {
     Path unnamed = path.resolveSibling(".berth-" + UUID.randomUUID());
     LockFile file = LockFile.open(unnamed);
+    boolean named = false;
     try {
       if (file.tryLock(ranges)) {
         Files.createLink(path, unnamed);
+        named = true;
         return Optional.of(LockFile.adopt(path, file.fd()));
       }
     } catch (IOException | UnsupportedOperationException e) {
       // There is one, or this file system has no links.
     } finally {
       unnamed.toFile().delete();
+      if (!named) {
+        file.close();
+      }
     }
-    file.close();
     return Optional.empty();
   }
 

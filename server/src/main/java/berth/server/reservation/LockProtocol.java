@@ -15,7 +15,6 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
-import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -55,6 +54,7 @@ final class LockProtocol implements AutoCloseable {
             thread.setDaemon(true);
             return thread;
           });
+  private final Retries retries = new Retries(waiters);
 
   LockProtocol(LockFolder folder, GpuMonitor gpus, boolean ignoreStrangers, Vitals vitals) {
     this.folder = folder;
@@ -62,7 +62,7 @@ final class LockProtocol implements AutoCloseable {
     this.gpus = gpus;
     this.ignoreStrangers = ignoreStrangers;
     this.standIns =
-        new StandIns(folder, waiters, index -> holds(index) || gathered.contains(index));
+        new StandIns(folder, retries, index -> holds(index) || gathered.contains(index));
     this.watch = watchFolder();
     standIns.look(gpus.newest().gpus().size());
     vitals.start("lock-guard", this::guardOnce);
@@ -132,20 +132,9 @@ final class LockProtocol implements AutoCloseable {
     return () -> listeners.remove(listener);
   }
 
-  /** Does something soon, in a thread of its own. */
-  void later(Runnable task) {
-    try {
-      waiters.execute(
-          () -> {
-            try {
-              task.run();
-            } catch (RuntimeException | Error e) {
-              log.error("what had to be done about lock files failed", e);
-            }
-          });
-    } catch (RejectedExecutionException e) {
-      // The process ends.
-    }
+  /** For what must not be forgotten, whatever befalls it. */
+  Retries retries() {
+    return retries;
   }
 
   /** The present on the machine's monotonic clock. */
@@ -174,6 +163,7 @@ final class LockProtocol implements AutoCloseable {
   @Override
   public void close() {
     closed = true;
+    retries.close();
     waiters.shutdownNow();
     standIns.close();
     try {
@@ -232,17 +222,18 @@ final class LockProtocol implements AutoCloseable {
     for (Guarded files : guarded) {
       try {
         lost |= !files.lockReplaced();
-      } catch (RuntimeException e) {
+      } catch (RuntimeException | Error e) {
         // What is wrong with one file is no reason to leave the others alone.
         log.error("a lock file cannot be guarded", e);
         lost = true;
       }
     }
+    // A claim looks after what it has gathered so far. First our own, then those of others, which
+    // takes its time.
+    listeners.forEach(Runnable::run);
     if (!closed) {
       standIns.look(gpus.newest().gpus().size());
     }
-    // A claim looks after what it has gathered so far.
-    listeners.forEach(Runnable::run);
   }
 
   private static boolean concernsALock(WatchEvent<?> event) {

@@ -87,32 +87,44 @@ final class PortRange {
     if (count == 0) {
       return new HeldPorts(List.of(), List.of(), () -> {});
     }
-    while (true) {
+    for (int tried = 0; tried < LockFolder.MOST_TRIES; tried++) {
       LockFile file = LockFolder.settled(folder.ports());
-      TreeSet<Integer> taken = new TreeSet<>();
-      // Goes round, so that a port rests for a while after its release.
-      for (int tried = 0; tried < ports.size() && taken.size() < count; tried++) {
-        int port = ports.get(next);
-        next = (next + 1) % ports.size();
-        // Not those that this process gave out under a file that was removed since.
-        if (!given.contains(port) && file.tryLock(LibC.F_WRLCK, port, 1)) {
-          if (nobodyListensOn(port)) {
-            taken.add(port);
-          } else {
-            file.unlock(port, 1);
-          }
+      boolean ours = false;
+      try {
+        List<Integer> taken = lock(file, count);
+        ours = file.isCurrent();
+        if (ours) {
+          return held(folder, taken, List.of(file));
+        }
+      } finally {
+        if (!ours) {
+          file.close();
         }
       }
-      if (taken.size() < count) {
-        file.close();
-        throw new BerthException(
-            Reason.EXHAUSTED, count + " ports asked, " + taken.size() + " free in " + name);
-      }
-      if (file.isCurrent()) {
-        return held(folder, List.copyOf(taken), List.of(file));
-      }
-      file.close();
     }
+    throw LockFolder.replacedAgainAndAgain(folder.ports());
+  }
+
+  private List<Integer> lock(LockFile file, int count) {
+    TreeSet<Integer> taken = new TreeSet<>();
+    // Goes round, so that a port rests for a while after its release.
+    for (int tried = 0; tried < ports.size() && taken.size() < count; tried++) {
+      int port = ports.get(next);
+      next = (next + 1) % ports.size();
+      // Not those that this process gave out under a file that was removed since.
+      if (!given.contains(port) && file.tryLock(LibC.F_WRLCK, port, 1)) {
+        if (nobodyListensOn(port)) {
+          taken.add(port);
+        } else {
+          file.unlock(port, 1);
+        }
+      }
+    }
+    if (taken.size() < count) {
+      throw new BerthException(
+          Reason.EXHAUSTED, count + " ports asked, " + taken.size() + " free in " + name);
+    }
+    return List.copyOf(taken);
   }
 
   /**

@@ -89,9 +89,9 @@ public final class Reservations implements AutoCloseable {
   private final SecureRandom random = new SecureRandom();
   private final ScheduledThreadPoolExecutor timer =
       new ScheduledThreadPoolExecutor(1, daemonThreads("reservation-timer"));
-  // Who asks for ports alone gets them in the call itself: one after the other, and nobody else
-  // waits for that.
-  private final Object portGrants = new Object();
+  // Who asks for ports alone gets them in the call itself. A retry waits for the first call, and
+  // nobody else does.
+  private final Set<String> portGrants = new HashSet<>();
 
   private final Map<String, HeldReservation> held = new LinkedHashMap<>();
   private volatile boolean knownGpus;
@@ -119,6 +119,8 @@ public final class Reservations implements AutoCloseable {
     this.protocol = new LockProtocol(folder, gpus, settings.ignoreStrangers, vitals);
     this.line = new WaitingLine(this, protocol, timer, this::grant);
     timer.setRemoveOnCancelPolicy(true);
+    // There may be no thread to be had when it is needed.
+    timer.prestartAllCoreThreads();
     this.metrics =
         new ReservationMetrics(
             metrics,
@@ -145,7 +147,8 @@ public final class Reservations implements AutoCloseable {
 
   /**
    * Asks for a reservation; the listener is told what becomes of it. One for a run may have been
-   * accepted by an earlier process, so it waits also while nothing is known of the GPUs.
+   * accepted by an earlier process, so it waits also while nothing is known of the GPUs, or fewer
+   * of them are there than were then: {@link #check} refuses new runs.
    *
    * @return to be run when the caller has gone: leaves the line, and ends a reservation that lives
    *     by the caller
@@ -153,7 +156,9 @@ public final class Reservations implements AutoCloseable {
    */
   public Runnable reserve(ReservationRequest request, ReservationListener caller) {
     boolean ofRun = request.lifetime() instanceof Lifetime.OfRun;
-    checkPossible(request.gpus(), request.ports());
+    // A run was checked when it was accepted, if only by an earlier process.
+    boolean possible = ofRun || checkPossible(request.gpus());
+    ports.check(request.ports());
     if (!ofRun) {
       checkGpusAreKnown(request.gpus(), request.waits());
     }
@@ -178,7 +183,9 @@ public final class Reservations implements AutoCloseable {
       }
       pending =
           same.orElseGet(
-              () -> line.join(request, listener, wallClock.instant(), nanoClock.getAsLong()));
+              () ->
+                  line.join(
+                      request, possible, listener, wallClock.instant(), nanoClock.getAsLong()));
     }
     return () -> leave(pending, listener);
   }
@@ -190,16 +197,16 @@ public final class Reservations implements AutoCloseable {
    * @throws BerthException if it can never be granted, or nothing is granted at present
    */
   public void check(Optional<GpuWish> wish, int portCount, Optional<Duration> waitAtMost) {
-    checkPossible(wish, portCount);
+    checkPossible(wish);
+    ports.check(portCount);
     checkGpusAreKnown(wish, !waitAtMost.equals(Optional.of(Duration.ZERO)));
     synchronized (this) {
       refuseIfNotServing();
     }
   }
 
-  private void checkPossible(Optional<GpuWish> wish, int portCount) {
-    wish.ifPresent(asked -> asked.checkAgainst(gpus.newest()));
-    ports.check(portCount);
+  private boolean checkPossible(Optional<GpuWish> wish) {
+    return wish.map(asked -> asked.checkAgainst(gpus.newest())).orElse(true);
   }
 
   // Who waits may do so for GPUs that were there once. Who comes while nobody knows whether there
@@ -374,6 +381,7 @@ public final class Reservations implements AutoCloseable {
       if (reservation.keeper().isEmpty() && reservation.reservation().runIds().isEmpty()) {
         end(reservation, Ending.SERVER_STOPPED);
       }
+      reservation.stopWatching();
     }
     timer.shutdownNow();
     try {
@@ -414,39 +422,64 @@ public final class Reservations implements AutoCloseable {
     if (refusal != null) {
       throw refusal;
     }
-    watchAfterGrant(reservation);
+    watch(reservation);
   }
 
   private String grantPortsUnlessKnown(ReservationRequest request, ReservationListener listener) {
-    synchronized (portGrants) {
-      HeldReservation reservation;
-      synchronized (this) {
-        refuseIfNotServing();
-        reservation = known(request.requestId()).orElse(null);
-      }
-      if (reservation == null) {
-        // Nobody waits for ports.
-        reservation = hold(request, Optional.empty());
-        BerthException refusal = null;
+    Optional<HeldReservation> known = awaitPortGrant(request.requestId());
+    HeldReservation reservation;
+    try {
+      // Nobody waits for ports.
+      reservation = known.isPresent() ? known.get() : grantPorts(request, listener);
+    } finally {
+      if (known.isEmpty()) {
         synchronized (this) {
-          try {
-            refuseIfNotServing();
-            held.put(reservation.reservation().id(), reservation);
-            granted(reservation, 0);
-          } catch (BerthException e) {
-            refusal = e;
-          }
+          portGrants.remove(request.requestId());
+          notifyAll();
         }
-        if (refusal != null) {
-          reservation.withdraw();
-          throw refusal;
-        }
-        watchAfterGrant(reservation);
       }
-      reservation.listen(listener);
-      listener.granted(reservation.reservation());
-      return reservation.reservation().id();
     }
+    reservation.listen(listener);
+    listener.granted(reservation.reservation());
+    return reservation.reservation().id();
+  }
+
+  // What an earlier call for the same has got. Empty if there was none: this one is noted then.
+  private synchronized Optional<HeldReservation> awaitPortGrant(String requestId) {
+    while (true) {
+      refuseIfNotServing();
+      Optional<HeldReservation> known = known(requestId);
+      if (known.isPresent() || requestId.isEmpty() || portGrants.add(requestId)) {
+        return known;
+      }
+      try {
+        wait();
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+        throw new BerthException(Reason.CANCELLED, "interrupted while the same request is served");
+      }
+    }
+  }
+
+  private HeldReservation grantPorts(ReservationRequest request, ReservationListener listener) {
+    HeldReservation reservation = hold(request, Optional.empty());
+    BerthException refusal = null;
+    synchronized (this) {
+      try {
+        refuseIfNotServing();
+        held.put(reservation.reservation().id(), reservation);
+        reservation.listen(listener);
+        granted(reservation, 0);
+      } catch (BerthException e) {
+        refusal = e;
+      }
+    }
+    if (refusal != null) {
+      reservation.withdraw();
+      throw refusal;
+    }
+    watch(reservation);
+    return reservation;
   }
 
   private void granted(HeldReservation reservation, long waitedNanos) {
@@ -505,28 +538,32 @@ public final class Reservations implements AutoCloseable {
         indices(stored.reservation()));
   }
 
-  private void watchAfterGrant(HeldReservation reservation) {
-    try {
-      watch(reservation);
-    } catch (OutOfMemoryError e) {
-      // No thread to watch it with: its lease and its keeper end it all the same.
-      log.error("{} cannot be watched", reservation.reservation().id(), e);
-    }
-  }
-
+  // Each by itself: without a thread to wait for one, the others end it in time all the same.
   private void watch(HeldReservation reservation) {
-    expireAt(reservation);
-    reservation
-        .keeper()
-        .ifPresent(keeper -> keeper.ended().thenRun(() -> keeperEnded(reservation, keeper)));
+    protocol.retries().now(() -> expireAt(reservation));
+    reservation.keeper().ifPresent(keeper -> watch(reservation, keeper));
     // The keeper sees only that there is a process of this id.
     reservation
         .process()
         .ifPresent(
             process ->
-                process
-                    .ended(() -> {})
-                    .thenRun(() -> endUnlessClosed(reservation, Ending.PROCESS_ENDED)));
+                protocol
+                    .retries()
+                    .now(
+                        () ->
+                            reservation.watchedBy(
+                                ProcessWatch.start(
+                                    process, () -> endSurely(reservation, Ending.PROCESS_ENDED)))));
+  }
+
+  private void watch(HeldReservation reservation, Keeper keeper) {
+    protocol
+        .retries()
+        .now(
+            () ->
+                keeper
+                    .ended()
+                    .thenRun(() -> protocol.retries().now(() -> keeperEnded(reservation, keeper))));
   }
 
   private void keeperEnded(HeldReservation reservation, Keeper keeper) {
@@ -537,19 +574,10 @@ public final class Reservations implements AutoCloseable {
     boolean tooEarly =
         kept.expires().map(expiry -> expiry.nanos() - nanoClock.getAsLong() > 0).orElse(false)
             || reservation.process().map(KnownProcess::alive).orElse(false);
-    boolean replaced;
-    try {
-      replaced = tooEarly && reservation.replaceKeeper();
-    } catch (BerthException e) {
-      // The locks are this process's too, and the next renewal tries again.
-      log.warn("{} has no keeper: {}", kept.id(), e.getMessage());
-      return;
-    }
-    if (replaced) {
+    // If that fails, the locks are this process's too, and it is tried again.
+    if (tooEarly && reservation.replaceKeeper()) {
       log.warn("the keeper of {} has ended too early; started another", kept.id());
-      reservation
-          .keeper()
-          .ifPresent(next -> next.ended().thenRun(() -> keeperEnded(reservation, next)));
+      reservation.keeper().ifPresent(next -> watch(reservation, next));
     } else {
       endUnlessClosed(
           reservation,
@@ -571,23 +599,17 @@ public final class Reservations implements AutoCloseable {
   }
 
   private void expireAt(HeldReservation reservation) {
-    reservation
-        .reservation()
-        .expires()
-        .ifPresent(
-            expiry -> {
-              long left = expiry.nanos() - nanoClock.getAsLong();
-              try {
-                // In a thread of its own: what one needs for its end must not delay the others.
-                reservation.expiration(
-                    timer.schedule(
-                        () -> protocol.later(() -> expire(reservation)),
-                        left,
-                        TimeUnit.NANOSECONDS));
-              } catch (RejectedExecutionException e) {
-                // This server stops.
-              }
-            });
+    try {
+      // In a thread of its own: what one needs for its end must not delay the others.
+      reservation.expireBy(
+          expiry ->
+              timer.schedule(
+                  () -> protocol.retries().later(() -> expire(reservation)),
+                  expiry.nanos() - nanoClock.getAsLong(),
+                  TimeUnit.NANOSECONDS));
+    } catch (RejectedExecutionException e) {
+      // This server stops.
+    }
   }
 
   private void expire(HeldReservation reservation) {
@@ -608,6 +630,11 @@ public final class Reservations implements AutoCloseable {
     if (!isClosed()) {
       end(reservation, why);
     }
+  }
+
+  // For those to whom nobody listens if it fails.
+  private void endSurely(HeldReservation reservation, Ending why) {
+    protocol.retries().now(() -> endUnlessClosed(reservation, why));
   }
 
   private void end(HeldReservation reservation, Ending why) {
@@ -667,7 +694,7 @@ public final class Reservations implements AutoCloseable {
     if (reservation != null
         && request.lifetime() instanceof Lifetime.OfStream
         && reservation.isCaller(caller)) {
-      end(reservation, Ending.CALLER_GONE);
+      endSurely(reservation, Ending.CALLER_GONE);
     }
   }
 

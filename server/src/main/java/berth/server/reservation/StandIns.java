@@ -1,16 +1,15 @@
 package berth.server.reservation;
 
-import berth.rpc.BerthException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.RejectedExecutionException;
+import java.util.function.IntConsumer;
 import java.util.function.IntPredicate;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -30,8 +29,9 @@ final class StandIns implements AutoCloseable {
   private static final long OTHERS_GUARD_MILLIS = 20;
 
   private final LockFolder folder;
-  private final ExecutorService threads;
+  private final Retries retries;
   private final IntPredicate ours;
+  private final Runnable pause;
   // The files that stood under their names at the last look.
   private final Map<Integer, LockFile> seen = new HashMap<>();
   private final Set<LockWait> waits = ConcurrentHashMap.newKeySet();
@@ -39,85 +39,116 @@ final class StandIns implements AutoCloseable {
   /**
    * @param ours whether this process itself holds a GPU
    */
-  StandIns(LockFolder folder, ExecutorService threads, IntPredicate ours) {
+  StandIns(LockFolder folder, Retries retries, IntPredicate ours) {
+    this(folder, retries, ours, StandIns::letOthersGuard);
+  }
+
+  /**
+   * @param pause returns when other processes have guarded their locks
+   */
+  StandIns(LockFolder folder, Retries retries, IntPredicate ours, Runnable pause) {
     this.folder = folder;
-    this.threads = threads;
+    this.retries = retries;
     this.ours = ours;
+    this.pause = pause;
   }
 
   /** Looks whether the lock files of GPUs 0 to {@code count - 1} are still the same. */
   synchronized void look(int count) {
+    // What perhaps another berthd holds, which guards its locks itself.
+    List<Integer> unclear = new ArrayList<>();
     for (int index = 0; index < Math.max(count, seen.size()); index++) {
-      try {
-        look(folder.gpu(index), index);
-      } catch (BerthException e) {
-        log.warn("{}", e.getMessage());
-      }
+      each(index, gpu -> look(gpu, unclear));
+    }
+    if (!unclear.isEmpty()) {
+      // Once for all of them: whoever has made new files waits no longer for many than for one.
+      pause.run();
+      unclear.forEach(index -> each(index, this::lookAgain));
     }
   }
 
-  private void look(Path path, int index) {
+  // What is wrong with one file is no reason to leave the others alone. It is looked at again soon.
+  private static void each(int index, IntConsumer action) {
+    try {
+      action.accept(index);
+    } catch (RuntimeException e) {
+      log.warn("the lock of GPU {} cannot be looked after: {}", index, e.getMessage());
+    }
+  }
+
+  private void look(int index, List<Integer> unclear) {
     LockFile known = seen.get(index);
     if (known != null && known.isCurrent()) {
       return;
     }
-    if (known != null && needsStandIn(path, known) && !ours.test(index)) {
-      seen.remove(index);
-      standIn(path, known);
-    } else if (known != null) {
-      seen.remove(index).close();
-    }
-    if (Files.exists(path)) {
-      seen.put(index, LockFile.open(path));
-    }
-  }
-
-  private static boolean needsStandIn(Path path, LockFile known) {
-    LockFile.Foreign holder = known.foreign(0, 0);
+    // What is ours we guard ourselves, and that first of all.
+    LockFile.Foreign holder = known == null || ours.test(index) ? null : known.foreign(0, 0);
     if (holder == null) {
-      return false;
+      see(index);
+    } else if (holder.pid().isEmpty()) {
+      unclear.add(index);
+    } else {
+      standIn(index, known);
     }
-    if (holder.pid().isEmpty()) {
-      // Perhaps another berthd, which guards its locks itself.
-      try {
-        Thread.sleep(OTHERS_GUARD_MILLIS);
-      } catch (InterruptedException e) {
-        Thread.currentThread().interrupt();
-      }
-      return !Files.exists(path) || LockFile.isProvenFree(path);
-    }
-    return true;
   }
 
-  private void standIn(Path path, LockFile held) {
+  private void lookAgain(int index) {
+    Path path = folder.gpu(index);
+    if (!Files.exists(path) || LockFile.isProvenFree(path)) {
+      standIn(index, seen.get(index));
+    } else {
+      see(index);
+    }
+  }
+
+  private void see(int index) {
+    Path path = folder.gpu(index);
+    Optional<LockFile> newer =
+        Files.exists(path) ? Optional.of(LockFile.open(path)) : Optional.empty();
+    LockFile older = seen.remove(index);
+    if (older != null) {
+      older.close();
+    }
+    newer.ifPresent(file -> seen.put(index, file));
+  }
+
+  private static void letOthersGuard() {
+    try {
+      Thread.sleep(OTHERS_GUARD_MILLIS);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  private void standIn(int index, LockFile held) {
+    Path path = folder.gpu(index);
     Optional<LockFile> anew = LockFolder.relock(path, List.of(LockFile.Range.WHOLE));
     if (anew.isEmpty()) {
       log.error(
           "somebody removed the lock file {} while somebody else held it, and a third has locked a"
               + " new one: two may be using the same",
           path);
-      held.close();
+      see(index);
       return;
     }
     log.warn(
         "somebody removed the lock file {} while somebody else held it; locked it for them", path);
+    seen.remove(index);
     LockWait wait = new LockWait();
     waits.add(wait);
+    retries.later(() -> awaitEnd(held, wait, anew.get()));
+    see(index);
+  }
+
+  private void awaitEnd(LockFile held, LockWait wait, LockFile anew) {
     try {
-      threads.execute(
-          () -> {
-            try {
-              held.lock(wait);
-            } finally {
-              anew.get().close();
-              held.close();
-              waits.remove(wait);
-            }
-          });
-    } catch (RejectedExecutionException e) {
-      // The process ends.
-      anew.get().close();
+      held.lock(wait);
+    } catch (RuntimeException e) {
+      log.error("cannot wait for the end of the lock {}", held.path(), e);
+    } finally {
+      anew.close();
       held.close();
+      waits.remove(wait);
     }
   }
 

@@ -1,6 +1,8 @@
 package berth.server.reservation;
 
 import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import com.sun.jna.LastErrorException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayDeque;
@@ -28,6 +30,11 @@ final class TicketQueue {
   private static final long FIRST_TICKET = 64;
   private static final long LAST_TICKET = Long.MAX_VALUE / 2;
   private static final int NEXT_TICKET = 0;
+
+  // Everybody may lock any part of this file, and replace it in some folders. Requests are counted
+  // and tickets taken while others wait for that, so neither goes on for as long as somebody likes.
+  private static final int MOST_JUMPS = 16;
+  private static final int MOST_LOOKS = 512;
   private static final int BUSY_SINCE = 8;
   private static final int RELEASED = 16;
 
@@ -72,7 +79,7 @@ final class TicketQueue {
   }
 
   private Optional<Ticket> take(Predicate<LockFile> lock) {
-    while (true) {
+    for (int tried = 0; tried < LockFolder.MOST_TRIES; tried++) {
       // A descriptor of its own, which excludes the other threads of this process too.
       try (LockFile mutex = LockFile.open(file)) {
         if (!lock.test(mutex)) {
@@ -83,6 +90,7 @@ final class TicketQueue {
         }
       }
     }
+    throw LockFolder.replacedAgainAndAgain(file);
   }
 
   private synchronized Ticket takeNext(LockFile mutex) {
@@ -90,22 +98,52 @@ final class TicketQueue {
         newest
             .filter(open -> open.file.isCurrent())
             .orElseGet(() -> new OpenQueue(LockFile.open(file)));
-    queue.tickets++;
-    long number = mutex.readLong(NEXT_TICKET) - 1;
-    do {
-      number++;
-      // Everybody can write into this file.
-      number = number < FIRST_TICKET || number > LAST_TICKET ? FIRST_TICKET : number;
-    } while (!queue.file.tryLock(LibC.F_WRLCK, number, 1));
-    Ticket ticket = new Ticket(queue, number);
     try {
-      mutex.writeLong(NEXT_TICKET, number + 1);
-    } catch (BerthException e) {
-      ticket.close();
+      long number = lockNext(queue.file, mutex);
+      queue.tickets++;
+      newest = Optional.of(queue);
+      return new Ticket(queue, number);
+    } catch (RuntimeException | Error e) {
+      if (queue.tickets == 0) {
+        queue.file.close();
+      }
       throw e;
     }
-    newest = Optional.of(queue);
-    return ticket;
+  }
+
+  // Behind all that others have locked without being in the line.
+  private long lockNext(LockFile queue, LockFile mutex) {
+    long number = valid(mutex.readLong(NEXT_TICKET));
+    for (int jumped = 0; jumped < MOST_JUMPS; jumped++) {
+      if (queue.tryLock(LibC.F_WRLCK, number, 1)) {
+        try {
+          mutex.writeLong(NEXT_TICKET, number + 1);
+        } catch (RuntimeException | Error e) {
+          queue.unlock(number, 1);
+          throw e;
+        }
+        return number;
+      }
+      LockFile.Foreign other = queue.foreign(number, 1);
+      if (other != null && other.length() == 0) {
+        throw new BerthException(
+            Reason.UNAVAILABLE, "somebody keeps " + file + " locked" + by(other));
+      }
+      number = other == null ? number : valid(other.start() + other.length());
+    }
+    // Whoever tries next goes on from here.
+    mutex.writeLong(NEXT_TICKET, number);
+    throw new BerthException(
+        Reason.UNAVAILABLE, "somebody keeps many parts of " + file + " locked");
+  }
+
+  private static String by(LockFile.Foreign other) {
+    return other.pid().isPresent() ? ": process " + other.pid().getAsInt() : "";
+  }
+
+  // Everybody can write into this file.
+  private static long valid(long number) {
+    return number < FIRST_TICKET || number > LAST_TICKET ? FIRST_TICKET : number;
   }
 
   /** A place in the line, kept until it is closed. */
@@ -134,34 +172,42 @@ final class TicketQueue {
       return true;
     }
 
-    /** How many requests of other processes are before us. */
+    /**
+     * How many requests of other processes are before us; of very many, at least so many. Whoever
+     * cannot find out counts none.
+     */
     int ahead() {
       synchronized (TicketQueue.this) {
-        if (closed) {
+        try {
+          return closed ? 0 : (int) Math.min(Integer.MAX_VALUE, count());
+        } catch (LastErrorException e) {
           return 0;
         }
-        int count = 0;
-        Deque<LockFile.Range> toLookAt = new ArrayDeque<>();
-        toLookAt.add(new LockFile.Range(FIRST_TICKET, number - FIRST_TICKET));
-        while (!toLookAt.isEmpty()) {
-          LockFile.Range range = toLookAt.remove();
-          LockFile.Foreign other =
-              range.length() > 0 ? queue.foreign(range.start(), range.length()) : null;
-          if (other != null) {
-            long end = range.start() + range.length();
-            long from = Math.max(range.start(), other.start());
-            long to = other.length() == 0 ? end : Math.min(end, other.start() + other.length());
-            // A shared lock is that of somebody who just found that it is their turn; an exclusive
-            // one may be several tickets of one process.
-            count += other.exclusive() ? (int) (to - from) : 0;
-            toLookAt.addAll(
-                List.of(
-                    new LockFile.Range(range.start(), from - range.start()),
-                    new LockFile.Range(to, end - to)));
-          }
-        }
-        return count;
       }
+    }
+
+    private long count() {
+      long count = 0;
+      Deque<LockFile.Range> toLookAt = new ArrayDeque<>();
+      toLookAt.add(new LockFile.Range(FIRST_TICKET, number - FIRST_TICKET));
+      for (int looks = 0; looks < MOST_LOOKS && !toLookAt.isEmpty(); looks++) {
+        LockFile.Range range = toLookAt.remove();
+        LockFile.Foreign other =
+            range.length() > 0 ? queue.foreign(range.start(), range.length()) : null;
+        if (other != null) {
+          long end = range.start() + range.length();
+          long from = Math.max(range.start(), other.start());
+          long to = other.length() == 0 ? end : Math.min(end, other.start() + other.length());
+          // A shared lock is that of somebody who just found that it is their turn; an exclusive
+          // one may be several tickets of one process.
+          count += other.exclusive() ? to - from : 0;
+          toLookAt.addAll(
+              List.of(
+                  new LockFile.Range(range.start(), from - range.start()),
+                  new LockFile.Range(to, end - to)));
+        }
+      }
+      return count;
     }
 
     /**

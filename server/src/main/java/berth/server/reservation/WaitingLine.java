@@ -10,6 +10,8 @@ import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Future;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
@@ -60,6 +62,7 @@ final class WaitingLine {
     private Told told;
     private String granted;
     private boolean gone;
+    private Future<?> limit = CompletableFuture.completedFuture(null);
 
     private Pending(
         ReservationRequest request,
@@ -126,28 +129,34 @@ final class WaitingLine {
   /**
    * Takes a place at the end.
    *
+   * @param possible see {@link Claim}
    * @throws BerthException if the request does not wait, and the line cannot be used
    */
   Pending join(
-      ReservationRequest request, ReservationListener listener, Instant now, long nowNanos) {
-    Claim claim = new Claim(protocol, request.gpus().orElseThrow());
+      ReservationRequest request,
+      boolean possible,
+      ReservationListener listener,
+      Instant now,
+      long nowNanos) {
+    Claim claim = new Claim(protocol, request.gpus().orElseThrow(), possible);
     Pending pending = new Pending(request, claim, listener, now, nowNanos);
     // Tickets are taken in the order of the line. In general at once; whoever has to wait for that
     // does so without the lock.
     if (!takingPlaces) {
       try {
         protocol.queue().tryTake().ifPresent(claim::place);
-      } catch (BerthException e) {
-        if (!request.waits()) {
-          throw e;
+      } catch (RuntimeException | Error e) {
+        Optional<String> why = troubleOfTheServer(e);
+        if (why.isEmpty() || !request.waits()) {
+          throw failure(e);
         }
-        trouble(e.getMessage());
+        trouble(why.get());
       }
     }
     line.add(pending);
     if (!claim.hasPlace() && !takingPlaces) {
       takingPlaces = true;
-      protocol.later(this::takePlaces);
+      protocol.retries().later(this::takePlaces);
     }
     lock.notifyAll();
     limitWait(pending);
@@ -176,6 +185,7 @@ final class WaitingLine {
   /** Notes that a request has been served. */
   void served(Pending pending, String reservationId) {
     line.remove(pending);
+    pending.limit.cancel(false);
     pending.granted = reservationId;
   }
 
@@ -248,6 +258,7 @@ final class WaitingLine {
     synchronized (lock) {
       served = Optional.empty();
       line.remove(pending);
+      pending.limit.cancel(false);
       trouble = "";
       pending.claim.close();
       if (failure != null && !pending.gone) {
@@ -282,6 +293,10 @@ final class WaitingLine {
   private static BerthException failure(Throwable e) {
     if (e instanceof BerthException expected) {
       return expected;
+    }
+    Optional<String> trouble = troubleOfTheServer(e);
+    if (trouble.isPresent()) {
+      return new BerthException(Reason.UNAVAILABLE, trouble.get(), e);
     }
     log.error("reserving failed unexpectedly", e);
     return new BerthException(Reason.INTERNAL, "reserving failed unexpectedly", e);
@@ -434,6 +449,7 @@ final class WaitingLine {
     if (served.equals(Optional.of(pending)) || !line.remove(pending)) {
       return false;
     }
+    pending.limit.cancel(false);
     pending.claim.close();
     tellPositions();
     return true;
@@ -443,7 +459,11 @@ final class WaitingLine {
     ReservationRequest request = pending.request;
     if (request.waitAtMost().isPresent()) {
       Duration limit = request.waits() ? request.waitAtMost().get() : PASSING;
-      timer.schedule(() -> waitedEnough(pending), limit.toNanos(), TimeUnit.NANOSECONDS);
+      pending.limit =
+          timer.schedule(
+              () -> protocol.retries().now(() -> waitedEnough(pending)),
+              limit.toNanos(),
+              TimeUnit.NANOSECONDS);
     }
   }
 

@@ -164,7 +164,7 @@ final class Box implements AutoCloseable {
   }
 
   /** What becomes of a request. */
-  static final class Outcome implements ReservationListener {
+  static class Outcome implements ReservationListener {
     private final CompletableFuture<Reservation> granted = new CompletableFuture<>();
     private final CompletableFuture<Void> waiting = new CompletableFuture<>();
     private final CompletableFuture<Void> ended = new CompletableFuture<>();

@@ -6,6 +6,7 @@ import static org.awaitility.Awaitility.await;
 import berth.command.Vitals;
 import berth.server.reservation.Box.Outcome;
 import berth.server.state.DurableFiles;
+import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -96,6 +97,45 @@ class KeeperTest {
       assertThat(Fasteners.isFree(box.lock(0))).isTrue();
     } finally {
       job.destroyForcibly();
+    }
+  }
+
+  @Test
+  void nothingIsLeftOfReservationsThatEndBeforeTheProcessTheyLiveBy() throws Exception {
+    Process job = new ProcessBuilder("sleep", "1000").start();
+    try (Box box = new Box(folder, Box.gpus(1))) {
+      Reservations daemon = box.daemon();
+      Lifetime lifetime = new Lifetime.OfProcess((int) job.pid());
+      for (int i = 0; i < 50; i++) {
+        Outcome outcome =
+            Outcome.of(daemon, Box.request(GpuWish.of(1), Optional.empty(), lifetime, ""));
+        daemon.release(outcome.get().id());
+      }
+
+      await().until(() -> threadsThatAwait(job) == 0 && descriptorsOfProcesses() == 0);
+    } finally {
+      job.destroyForcibly();
+    }
+  }
+
+  private static long threadsThatAwait(Process job) {
+    return Thread.getAllStackTraces().keySet().stream()
+        .filter(thread -> thread.getName().equals("end-of-" + job.pid()))
+        .count();
+  }
+
+  private static long descriptorsOfProcesses() throws IOException {
+    try (var descriptors = Files.list(Path.of("/proc/self/fd"))) {
+      return descriptors
+          .filter(
+              descriptor -> {
+                try {
+                  return Files.readSymbolicLink(descriptor).toString().contains("[pidfd]");
+                } catch (IOException e) {
+                  return false;
+                }
+              })
+          .count();
     }
   }
 

@@ -95,6 +95,33 @@ class ReplacedLockFilesTest {
   }
 
   @Test
+  void keepersThatCannotBeReplacedAtOnceAreReplacedLater() throws Exception {
+    Reservation reservation = reserve(new Lifetime.Lasting(Duration.ofHours(1)));
+    daemon.hold(reservation.id(), "run-a", () -> {}).usedBy("nobody-has-this-word");
+    daemon.hold(reservation.id(), "run-b", () -> {}).usedBy("nobody-has-this-word");
+    // Worse than a full disk, on which a record can be replaced where it stands.
+    Path record = folder.resolve("states/d/" + reservation.id() + ".reservation");
+    Files.delete(record);
+    Files.createDirectory(record);
+
+    Files.delete(box.lock(0));
+    await()
+        .during(Duration.ofMillis(500))
+        .atMost(Duration.ofSeconds(60))
+        .until(() -> Files.exists(box.lock(0)));
+    assertThat(Fasteners.isFree(box.lock(0))).isFalse();
+    Files.delete(record);
+
+    await().atMost(Duration.ofSeconds(60)).until(() -> keepers(box.lock(0)) == 3);
+    daemon.close();
+    daemon = box.daemon("d", "20000-20999");
+    daemon.heldBy("run-a", () -> {}).orElseThrow().release();
+    daemon.heldBy("run-b", () -> {}).orElseThrow().release();
+    daemon.release(reservation.id());
+    assertThat(Fasteners.isFree(box.lock(0))).isTrue();
+  }
+
+  @Test
   void aFileThatIsRemovedTwiceIsKeptOverARestartUnderItsOwnName() throws Exception {
     Reservation reservation =
         Outcome.of(

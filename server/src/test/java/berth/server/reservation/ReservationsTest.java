@@ -4,12 +4,14 @@ import static berth.server.reservation.Box.asking;
 import static berth.server.reservation.Box.askingNow;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.awaitility.Awaitility.await;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.reservation.Box.Outcome;
 import berth.server.reservation.Reservation.HeldGpu;
 import berth.server.reservation.Reservation.Owner;
+import java.lang.ref.WeakReference;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.nio.file.Files;
@@ -17,6 +19,9 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -323,6 +328,69 @@ class ReservationsTest {
       few.release(two.id());
       assertThat(Outcome.of(other, ports(2)).get().ports()).containsExactly(20000, 20002);
     }
+  }
+
+  @Test
+  void whoAsksForPortsWaitsForNobodyElseWhoDoes() throws Exception {
+    CompletableFuture<Reservation> other = new CompletableFuture<>();
+    CompletableFuture<Reservation> first = new CompletableFuture<>();
+    ReservationListener slow =
+        new Box.Outcome() {
+          @Override
+          public void granted(Reservation reservation) {
+            other.orTimeout(60, TimeUnit.SECONDS).join();
+            first.complete(reservation);
+          }
+        };
+    CompletableFuture<Void> call = CompletableFuture.runAsync(() -> daemon.reserve(ports(1), slow));
+    await().until(() -> daemon.overview().reservations().size() == 1);
+
+    other.complete(Outcome.of(daemon, ports(1)).get());
+
+    assertThat(first.get(60, TimeUnit.SECONDS).ports()).isNotEqualTo(other.get().ports());
+    call.get(60, TimeUnit.SECONDS);
+  }
+
+  @Test
+  void thoseWhoAskForTheSamePortsAtOnceGetTheSame() throws Exception {
+    ReservationRequest request =
+        new ReservationRequest(
+            Optional.empty(),
+            1,
+            NOT_AT_ALL,
+            new Lifetime.Lasting(Duration.ofMinutes(1)),
+            new Owner("ada", "laptop"),
+            "",
+            "job-9");
+    List<CompletableFuture<String>> ids =
+        IntStream.range(0, 8)
+            .mapToObj(
+                i -> CompletableFuture.supplyAsync(() -> Outcome.of(daemon, request).get().id()))
+            .toList();
+
+    for (CompletableFuture<String> id : ids) {
+      assertThat(id.get(60, TimeUnit.SECONDS)).isEqualTo(ids.get(0).get());
+    }
+    assertThat(daemon.overview().reservations()).hasSize(1);
+  }
+
+  @Test
+  void nothingIsKeptOfAWaitThatIsOver() {
+    WeakReference<Outcome> served = served();
+
+    await()
+        .atMost(Duration.ofSeconds(60))
+        .until(
+            () -> {
+              System.gc();
+              return served.refersTo(null);
+            });
+  }
+
+  private WeakReference<Outcome> served() {
+    Outcome outcome = Outcome.of(daemon, asking(GpuWish.of(1), Optional.of(Duration.ofHours(24))));
+    daemon.release(outcome.get().id());
+    return new WeakReference<>(outcome);
   }
 
   @Test

@@ -10,6 +10,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -107,6 +108,30 @@ class RunHoldTest {
         .until(() -> !Fasteners.isFree(box.lock(0)));
 
     hold.release();
+    assertThat(Fasteners.isFree(box.lock(0))).isTrue();
+  }
+
+  @Test
+  void everyRunIsToldOfTheEndThoughOneDoesNotWantToHearOfIt() throws Exception {
+    Reservation granted = asking(new Lifetime.Lasting(Duration.ofMillis(500))).get();
+    CountDownLatch again = new CountDownLatch(2);
+    CompletableFuture<Void> told = new CompletableFuture<>();
+    RunHold first =
+        daemon.hold(
+            granted.id(),
+            "run-a",
+            () -> {
+              again.countDown();
+              if (again.getCount() > 0) {
+                throw new StackOverflowError();
+              }
+            });
+    RunHold second = daemon.hold(granted.id(), "run-b", () -> told.complete(null));
+
+    told.get(60, TimeUnit.SECONDS);
+    assertThat(again.await(60, TimeUnit.SECONDS)).isTrue();
+    first.release();
+    second.release();
     assertThat(Fasteners.isFree(box.lock(0))).isTrue();
   }
 

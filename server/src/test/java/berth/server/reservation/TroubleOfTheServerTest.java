@@ -21,11 +21,17 @@ import java.util.Optional;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** What is wrong with the server ends no request: it keeps its place, is told, and goes on. */
 class TroubleOfTheServerTest {
   private static final String UNREADABLE = "init 9\n" + Box.gpus(2);
+
+  private static final String LOST_FROM_THE_START =
+      Box.gpus(2).replace("gpu GPU-0\n", "gpu GPU-0\n  status 15\n");
+  private static final Optional<Duration> FOR_EVER = Optional.empty();
+  private static final Lifetime OF_RUN_B = new Lifetime.OfRun("run-b");
 
   @TempDir private Path folder;
   private Box box;
@@ -94,7 +100,7 @@ class TroubleOfTheServerTest {
     Outcome recovered =
         Outcome.of(
             booted, Box.request(GpuWish.of(2), Optional.empty(), new Lifetime.OfRun("run-a"), ""));
-    Outcome impossible =
+    Outcome larger =
         Outcome.of(
             booted, Box.request(GpuWish.of(3), Optional.empty(), new Lifetime.OfRun("run-b"), ""));
     assertThatThrownBy(() -> booted.reserve(asking(1), new Outcome()))
@@ -107,7 +113,152 @@ class TroubleOfTheServerTest {
     box.describe(Box.gpus(2));
 
     booted.hold(recovered.get().id(), "run-a", () -> {}).release();
-    assertThatThrownBy(impossible::get).hasMessage("3 GPUs asked, this server has 2");
+    // It was accepted when the server had more.
+    await().until(() -> lastReason(larger).equals("3 GPUs asked, this server shows 2 now"));
+    box.describe(Box.gpus(3));
+    larger.get();
+  }
+
+  @Test
+  void runsThatWereAcceptedWhenTheServerHadMoreGpusWait() throws Exception {
+    try (Box other = new Box(Files.createDirectory(folder.resolve("other")), Box.gpus(1))) {
+      Reservations server = other.daemon();
+      GpuWish second = new GpuWish(0, List.of("GPU-1"), 0, "");
+
+      Outcome both =
+          Outcome.of(server, Box.request(GpuWish.of(2), FOR_EVER, new Lifetime.OfRun("run-a"), ""));
+      Outcome one = Outcome.of(server, Box.request(second, FOR_EVER, OF_RUN_B, ""));
+      await().until(() -> lastReason(both).equals("2 GPUs asked, this server shows 1 now"));
+      assertThatThrownBy(() -> server.check(Optional.of(GpuWish.of(2)), 0, FOR_EVER))
+          .hasMessage("2 GPUs asked, this server has 1");
+      assertThatThrownBy(() -> server.reserve(asking(2), new Outcome()))
+          .hasMessage("2 GPUs asked, this server has 1");
+      both.leave();
+      await().until(() -> lastReason(one).equals("1 GPU (GPU-1) asked, this server shows 1 now"));
+      other.describe(Box.gpus(2));
+
+      one.get();
+    }
+  }
+
+  @Test
+  void whatCameWhileNothingWasKnownIsRefusedIfItTurnsOutToBeImpossible() throws Exception {
+    box.describe(UNREADABLE);
+    Outcome tooMany = Outcome.of(daemon, asking(99)).awaitQueued();
+
+    box.describe(Box.gpus(2));
+
+    assertThatThrownBy(tooMany::get).hasMessage("99 GPUs asked, this server has 2");
+  }
+
+  @Test
+  void aLostGpuThatDoesNotSayItsNameMayBeWhatIsAskedFor() throws Exception {
+    try (Box other = new Box(Files.createDirectory(folder.resolve("other")), LOST_FROM_THE_START)) {
+      Reservations server = other.daemon();
+
+      Outcome model = Outcome.of(server, asking(new GpuWish(2, List.of(), 0, "A100"), FOR_EVER));
+      model.awaitQueued();
+      assertThat(lastReason(model)).startsWith("GPU 0 is lost");
+      Outcome uuid = Outcome.of(server, exactly("GPU-0")).awaitQueued();
+      assertThatThrownBy(() -> server.reserve(exactly("2"), new Outcome()))
+          .hasMessage("no GPU 2 here: this server has 2");
+      assertThatThrownBy(
+              () -> server.reserve(asking(new GpuWish(2, List.of(), 0, "H100"), FOR_EVER), uuid))
+          .hasMessage("2 GPUs of model 'H100' asked, this server has 1 such of 2");
+      other.describe(Box.gpus(2));
+
+      server.release(model.get().id());
+      uuid.get();
+    }
+  }
+
+  @Test
+  void whoWaitsForASickGpuKeepsNothingElseFromAnybody() throws Exception {
+    box.describe(Box.gpus(2).replace("gpu GPU-1", "gpu GPU-1\n  status 15"));
+
+    Outcome waiting = Outcome.of(daemon, asking(2)).awaitQueued();
+
+    await().until(() -> Fasteners.isFree(box.systemLock()) && Fasteners.isFree(box.lock(0)));
+    assertThat(daemon.overview().gathered()).isEmpty();
+    // Those of Berth stay behind it.
+    assertThatThrownBy(() -> Outcome.of(daemon, askingNow(1)).get())
+        .hasMessageStartingWith("1 GPU asked, but others are waiting already; GPU 1 is lost");
+    box.describe(Box.gpus(2));
+    waiting.get();
+  }
+
+  @Test
+  void whoLeavesWhileItWaitsForASickGpuMakesRoomForTheNext() throws Exception {
+    box.describe(Box.gpus(2).replace("gpu GPU-1", "gpu GPU-1\n  status 15"));
+    Outcome waiting = Outcome.of(daemon, asking(2)).awaitQueued();
+    Outcome next = Outcome.of(daemon, asking(1)).awaitQueued();
+
+    waiting.leave();
+
+    next.get();
+  }
+
+  @Test
+  void aLockFolderThatCannotBeReadEndsNoWait() throws Exception {
+    Outcome waiting;
+    try (Fasteners python = Fasteners.hold(box.lock(0), box.lock(1))) {
+      assertThat(python.pid()).isPositive();
+      waiting = Outcome.of(daemon, asking(2)).awaitQueued();
+      Files.move(box.locks(), folder.resolve("elsewhere"));
+      Files.createFile(box.locks());
+    }
+    await().until(() -> lastReason(waiting).contains("Not a directory"));
+    Files.delete(box.locks());
+    Files.move(folder.resolve("elsewhere"), box.locks());
+
+    waiting.get();
+  }
+
+  @Test
+  void aLineThatIsNoFileEndsNoWait() throws Exception {
+    Path queue = box.locks().resolve("tmp_lock_berth_queue");
+    assertThat(new ProcessBuilder("mkfifo", queue.toString()).start().waitFor()).isZero();
+
+    Outcome waiting = Outcome.of(daemon, asking(1)).awaitQueued();
+    assertThat(lastReason(waiting)).contains("Illegal seek");
+    Files.delete(queue);
+
+    waiting.get();
+  }
+
+  @Test
+  @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+  void aLockOnAllPlacesOfTheLineStopsOnlyThoseWhoWait() throws Exception {
+    Reservation held = Outcome.of(daemon, asking(1)).get();
+    Path queue = box.locks().resolve("tmp_lock_berth_queue");
+    Process python =
+        new ProcessBuilder(
+                "/usr/bin/python3",
+                "-c",
+                "import fcntl, sys; file = open(sys.argv[1], 'r+b'); "
+                    + "fcntl.lockf(file, fcntl.LOCK_EX, 0, 64); "
+                    + "print('held', flush=True); sys.stdin.read()",
+                queue.toString())
+            .redirectError(ProcessBuilder.Redirect.INHERIT)
+            .start();
+    try {
+      assertThat(python.inputReader().readLine()).isEqualTo("held");
+      String trouble = "somebody keeps " + queue + " locked: process " + python.pid();
+
+      Outcome waiting = Outcome.of(daemon, asking(1)).awaitQueued();
+      assertThat(lastReason(waiting)).isEqualTo(trouble);
+      assertThatThrownBy(() -> Outcome.of(daemon, askingNow(1)).get())
+          .hasMessage("1 GPU asked, but others are waiting already; " + trouble);
+      assertThat(daemon.renew(held.id(), Optional.empty()).id()).isEqualTo(held.id());
+      assertThat(daemon.overview().waiting()).hasSize(1);
+      daemon.release(held.id());
+      assertThat(waiting.isGranted()).isFalse();
+      python.destroyForcibly();
+
+      waiting.get();
+    } finally {
+      python.destroyForcibly();
+    }
   }
 
   @Test
@@ -307,6 +458,10 @@ class TroubleOfTheServerTest {
         .awaitQueued();
     second.leave();
     Outcome.of(small, withPort(0, "eve")).awaitQueued();
+  }
+
+  private static ReservationRequest exactly(String id) {
+    return asking(new GpuWish(0, List.of(id), 0, ""), FOR_EVER);
   }
 
   private static long openQueueFiles() throws IOException {
