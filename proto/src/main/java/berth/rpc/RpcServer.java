@@ -2,6 +2,7 @@ package berth.rpc;
 
 import berth.metrics.Metrics;
 import io.grpc.BindableService;
+import io.grpc.Codec;
 import io.grpc.DecompressorRegistry;
 import io.grpc.InsecureServerCredentials;
 import io.grpc.Server;
@@ -57,6 +58,9 @@ public final class RpcServer implements AutoCloseable {
   private static final int MOST_WAITING_CALLS = 10_000;
   private static final long CALL_THREAD_IDLE_SECONDS = 30;
   private static final int MEMORY_SHARE = 4;
+  // Nobody of ours compresses, and small messages could become large ones. Some say so.
+  private static final DecompressorRegistry UNCOMPRESSED =
+      DecompressorRegistry.emptyInstance().with(Codec.Identity.NONE, false);
 
   private final Server server;
   private final EventLoopGroup threads;
@@ -144,7 +148,7 @@ public final class RpcServer implements AutoCloseable {
     }
 
     public Builder service(BindableService service) {
-      services.add(service.bindService());
+      services.add(KnownFields.only(service.bindService()));
       return this;
     }
 
@@ -255,8 +259,7 @@ public final class RpcServer implements AutoCloseable {
               .flowControlWindow(WINDOW_BYTES)
               .handshakeTimeout(HANDSHAKE_SECONDS, TimeUnit.SECONDS)
               .maxConnectionIdle(IDLE_MINUTES, TimeUnit.MINUTES)
-              // Nobody of ours compresses, and small messages could become large ones.
-              .decompressorRegistry(DecompressorRegistry.emptyInstance())
+              .decompressorRegistry(UNCOMPRESSED)
               .addStreamTracerFactory(limits.tracers())
               .intercept(new Caller.Interceptor())
               .intercept(limits)
