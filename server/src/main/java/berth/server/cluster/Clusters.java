@@ -55,6 +55,7 @@ public final class Clusters implements AutoCloseable {
   private static final int LONGEST_NAME = 100;
   private static final int LONGEST_REQUEST_ID = 100;
   private static final int LONGEST_OWNER = 200;
+  private static final int LONGEST_BUNDLE = 200;
   private static final int MOST_UNFINISHED = 200;
   private static final int MOST_OF_ONE_OWNER = 50;
   private static final int MOST_FINISHED = 500;
@@ -314,6 +315,7 @@ public final class Clusters implements AutoCloseable {
     }
     PlainText.check("the name", name, LONGEST_NAME);
     PlainText.check("the request id", request.getRequestId(), LONGEST_REQUEST_ID);
+    PlainText.check("the bundle", request.getBundle(), LONGEST_BUNDLE);
     checked(request.getOwner());
   }
 

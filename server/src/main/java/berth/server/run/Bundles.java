@@ -4,6 +4,7 @@ import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.state.DurableFiles;
 import berth.server.state.StateFolder;
+import java.io.FileInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
@@ -93,7 +94,7 @@ final class Bundles {
   synchronized boolean has(String digest) {
     Path file = file(digest);
     try {
-      if (Files.exists(file) && Files.size(file) == 0) {
+      if (Files.isRegularFile(file) && Files.size(file) == 0) {
         // No tar is empty: its content was lost.
         RunStore.setAside(file);
         return false;
@@ -224,7 +225,7 @@ final class Bundles {
           Reason.NOT_FOUND, "there is no bundle " + digest + " on this server; upload it first");
     }
     try {
-      return Files.newInputStream(file(digest));
+      return new FileInputStream(file(digest).toFile());
     } catch (IOException e) {
       throw unusable(e);
     }

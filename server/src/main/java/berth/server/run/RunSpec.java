@@ -67,6 +67,8 @@ public record RunSpec(
   private static final int LONGEST_OUTPUTS = 64 << 10;
   private static final int LONGEST_IMAGE = 1000;
   private static final int MOST_FILES = 64;
+  // Each becomes a mount of the machine, which the kernel has a limited number of.
+  private static final int MOST_MOUNTS = 64;
   private static final int MOST_FILE_BYTES = 4 << 20;
   private static final int LONGEST_FILE_NAME = 255;
   private static final int LONGEST_FILE_PATH = 1000;
@@ -161,6 +163,7 @@ public record RunSpec(
     env = Map.copyOf(env);
     outputs = List.copyOf(outputs);
     mounts = List.copyOf(mounts);
+    checkMounts(mounts.size());
     for (String key : env.keySet()) {
       checkVariable(key, env.get(key));
     }
@@ -227,6 +230,12 @@ public record RunSpec(
               "file '" + name + "' lies below '" + name.substring(0, end) + "', which is a file");
         }
       }
+    }
+  }
+
+  static void checkMounts(int count) {
+    if (count > MOST_MOUNTS) {
+      throw invalid(count + " mounts asked, " + MOST_MOUNTS + " are allowed");
     }
   }
 

@@ -47,6 +47,8 @@ import org.slf4j.LoggerFactory;
 public final class Runs implements AutoCloseable {
   private static final Logger log = LoggerFactory.getLogger(Runs.class);
   private static final long CONTENT_MEMORY = 64 << 20;
+  private static final int WAITING_CALLERS = 16;
+  private static final Duration CALLERS_PATIENCE = Duration.ofSeconds(10);
   private static final Duration STOP_GRACE = Duration.ofSeconds(2);
   private static final Duration HOUSEKEEPING = Duration.ofSeconds(30);
 
@@ -160,7 +162,7 @@ public final class Runs implements AutoCloseable {
                 serverName, settings.services, settings.mounts, settings.supervisors, bundles),
             new RunStore(runsBelow(settings.stateFolder), durable),
             disk,
-            new ContentMemory(CONTENT_MEMORY),
+            new ContentMemory(CONTENT_MEMORY, WAITING_CALLERS, CALLERS_PATIENCE),
             new SpoolWatch(vitals),
             timer,
             Executors.newCachedThreadPool(daemonThreads("run-worker")),
@@ -315,19 +317,21 @@ public final class Runs implements AutoCloseable {
   }
 
   private Run accept(RunCodeRequest message) {
-    Runnable giveBack = parts.memory().take(message.getSerializedSize());
+    health
+        .problem(parts.threads())
+        .ifPresent(
+            why -> {
+              throw new BerthException(Reason.UNAVAILABLE, why);
+            });
+    // Both may take a while, for which nobody else should wait.
+    List<Launch.Bind> binds = parts.planner().binds(RunMessages.mounts(message));
+    Runnable giveBack = parts.memory().takeSoon(message.getSerializedSize());
     try {
       RunRequest request = RunRequest.of(message);
       RunSpec spec = request.spec();
       String id = "run-" + HexFormat.of().toHexDigits(random.nextLong(), 10);
       RunFolder folder = parts.store().folderOf(id);
-      health
-          .problem(parts.threads())
-          .ifPresent(
-              why -> {
-                throw new BerthException(Reason.UNAVAILABLE, why);
-              });
-      parts.runtime().check(parts.planner().plan(id, folder, spec, Optional.empty()));
+      parts.runtime().check(parts.planner().plan(id, folder, spec, binds, Optional.empty()));
       spec.reservationId().ifPresent(parts.reservations()::check);
       parts.reservations().check(spec.gpus(), spec.ports(), spec.waitAtMost());
       parts.disk().check("a run");
