@@ -139,6 +139,7 @@ public final class RpcServer implements AutoCloseable {
     private long maxLargeBytes = Runtime.getRuntime().maxMemory() / MEMORY_SHARE;
     private int maxConnections = 4000;
     private int maxConnectionsPerClient = 1000;
+    private Optional<Integer> maxCallsPerClient = Optional.empty();
     private Optional<CallMetrics> metrics = Optional.empty();
     private Supplier<Optional<String>> problem = Optional::empty;
     private Runnable endStreams = () -> {};
@@ -187,6 +188,12 @@ public final class RpcServer implements AutoCloseable {
     public Builder maxConnections(int most, int mostOfOneClient) {
       maxConnections = most;
       maxConnectionsPerClient = mostOfOneClient;
+      return this;
+    }
+
+    /** Takes no more calls from one client at the same time, where each may cost much memory. */
+    public Builder maxCallsPerClient(int most) {
+      maxCallsPerClient = Optional.of(most);
       return this;
     }
 
@@ -242,7 +249,7 @@ public final class RpcServer implements AutoCloseable {
           new CallLimits(
               new ClientCount(
                   CALLS_FOR_EACH_CONNECTION * maxConnections,
-                  CALLS_FOR_EACH_CONNECTION * maxConnectionsPerClient),
+                  maxCallsPerClient.orElse(CALLS_FOR_EACH_CONNECTION * maxConnectionsPerClient)),
               maxLargeBytes,
               () -> calls.getQueue().size() > MOST_WAITING_CALLS);
       ClientCount connections = new ClientCount(maxConnections, maxConnectionsPerClient);

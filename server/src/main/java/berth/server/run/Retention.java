@@ -33,7 +33,7 @@ final class Retention {
   }
 
   /** Something that may be deleted. */
-  private record Old(String name, Instant since, long bytes, Runnable delete) {}
+  private record Old(String name, Instant since, long bytes, boolean bundle, Runnable delete) {}
 
   /**
    * Deletes what need not be kept.
@@ -48,9 +48,16 @@ final class Retention {
       long size = run.keptBytes();
       total += size;
       old.add(
-          new Old(run.id(), run.endedAt().orElse(Instant.EPOCH), size, () -> delete.accept(run)));
+          new Old(
+              run.id(),
+              run.endedAt().orElse(Instant.EPOCH),
+              size,
+              false,
+              () -> delete.accept(run)));
     }
-    for (Bundles.Kept bundle : bundles.all()) {
+    List<Bundles.Kept> uploaded = bundles.all();
+    int surplus = uploaded.size() - bundles.worthKeeping();
+    for (Bundles.Kept bundle : uploaded) {
       total += bundle.bytes();
       if (!needed.contains(bundle.digest())) {
         old.add(
@@ -58,15 +65,21 @@ final class Retention {
                 "bundle " + bundle.digest(),
                 bundle.lastUse(),
                 bundle.bytes(),
+                true,
                 () -> bundles.delete(bundle.digest(), bundle.lastUse())));
       }
     }
     old.sort(Comparator.comparing(Old::since));
     for (Old one : old) {
       boolean tooOld = one.since.isBefore(now.minus(age));
-      boolean tooMuch = total > bytes && one.since.isBefore(now.minus(FRESH));
-      if (tooOld || tooMuch) {
-        if (!tooOld) {
+      boolean fresh = !one.since.isBefore(now.minus(FRESH));
+      boolean tooMuch = total > bytes && !fresh;
+      boolean tooMany = one.bundle && surplus > 0 && !fresh;
+      if (tooOld || tooMuch || tooMany) {
+        if (one.bundle) {
+          surplus--;
+        }
+        if (tooMuch && !tooOld) {
           log.info("{} is forgotten: {} bytes are kept, {} allowed", one.name, total, bytes);
         }
         one.delete.run();

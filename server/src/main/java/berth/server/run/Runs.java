@@ -32,12 +32,15 @@ import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executor;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import org.slf4j.Logger;
@@ -49,6 +52,7 @@ public final class Runs implements AutoCloseable {
   private static final long CONTENT_MEMORY = 64 << 20;
   private static final int WAITING_CALLERS = 16;
   private static final Duration CALLERS_PATIENCE = Duration.ofSeconds(10);
+  private static final int BUNDLE_CHECKS = 4;
   private static final Duration STOP_GRACE = Duration.ofSeconds(2);
   private static final Duration HOUSEKEEPING = Duration.ofSeconds(30);
 
@@ -122,6 +126,9 @@ public final class Runs implements AutoCloseable {
   private final AtomicLong nextNumber = new AtomicLong();
   private final Retention kept;
   private final RuntimeHealth health;
+  private final ExecutorService bundleChecks =
+      Executors.newFixedThreadPool(BUNDLE_CHECKS, daemonThreads("bundle-check"));
+  private final AtomicBoolean keepingHouse = new AtomicBoolean();
   private volatile boolean closed;
 
   private Runs(
@@ -233,6 +240,21 @@ public final class Runs implements AutoCloseable {
             RuntimeHealth.INTERVAL.toSeconds(),
             TimeUnit.SECONDS);
     return opened;
+  }
+
+  /**
+   * Does something later in the background, unless this is closed by then.
+   *
+   * @return does without it
+   */
+  Runnable later(Duration delay, Runnable task) {
+    try {
+      Future<?> timer =
+          parts.timer().schedule(() -> inBackground(task), delay.toNanos(), TimeUnit.NANOSECONDS);
+      return () -> timer.cancel(false);
+    } catch (RejectedExecutionException e) {
+      return () -> {};
+    }
   }
 
   // What a timer throws would be the last that it does.
@@ -454,6 +476,11 @@ public final class Runs implements AutoCloseable {
     return parts.threads();
   }
 
+  /** Where uploaded bundles are checked, a few at a time: what they unpack to may be large. */
+  Executor bundleChecks() {
+    return bundleChecks;
+  }
+
   /** Opens the output of a run that is over. */
   Spool pastOutput(Run run) {
     return new Spool(run.folder(), parts.spoolWatch());
@@ -513,6 +540,7 @@ public final class Runs implements AutoCloseable {
       Thread.currentThread().interrupt();
     }
     parts.threads().shutdown();
+    bundleChecks.shutdown();
     parts.spoolWatch().close();
   }
 
@@ -561,7 +589,11 @@ public final class Runs implements AutoCloseable {
     RunStore.setAside(folder.path());
   }
 
+  // Never twice at once: to look at the disk may take longer than it is until the next time.
   private void keepHouse() {
+    if (!keepingHouse.compareAndSet(false, true)) {
+      return;
+    }
     try {
       List<Run> over = new ArrayList<>();
       Set<String> needed = new HashSet<>();
@@ -578,6 +610,8 @@ public final class Runs implements AutoCloseable {
       if (!closed) {
         log.warn("keeping house failed: {}", e.getMessage());
       }
+    } finally {
+      keepingHouse.set(false);
     }
   }
 
