@@ -174,6 +174,17 @@ class RpcLimitsTest {
     }
   }
 
+  @Test
+  void theCallsOfOneClientMayHaveALimitOfTheirOwn() throws Exception {
+    try (var loopback = Loopback.serving(new Watching(), server -> server.maxCallsPerClient(2))) {
+      for (int i = 0; i < 2; i++) {
+        watch(loopback).next();
+      }
+      assertThat(watch(loopback).status().getDescription())
+          .isEqualTo("too many calls: 2 of this client are open, as many as allowed");
+    }
+  }
+
   // The end of a call is seen by the server after a moment. Many that come and go are no problem.
   private static void awaitServed(Loopback loopback) {
     for (int served = 0; served < 100; ) {

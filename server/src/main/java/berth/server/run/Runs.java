@@ -590,7 +590,7 @@ public final class Runs implements AutoCloseable {
   }
 
   // Never twice at once: to look at the disk may take longer than it is until the next time.
-  private void keepHouse() {
+  void keepHouse() {
     if (!keepingHouse.compareAndSet(false, true)) {
       return;
     }

@@ -15,8 +15,8 @@ import java.util.concurrent.RejectedExecutionException;
 
 /**
  * One upload of a bundle. It is written as it comes, by the threads of calls; what it is, is
- * checked at its end by a few threads that have nothing else to do, because a small bundle may be
- * a large one packed.
+ * checked at its end by a few threads that have nothing else to do, because a small bundle may be a
+ * large one packed.
  */
 final class UploadGrpcService implements StreamObserver<UploadBundleRequest> {
   private final ServerCallStreamObserver<UploadBundleResponse> observer;

@@ -196,7 +196,9 @@ class TornClustersTest {
     for (int i = 0; i < 2; i++) {
       try (Clusters clusters =
           Clusters.open(settings, files, (digest, into) -> {}, new Metrics())) {
-        assertThat(clusters.list(UnaryOperator.identity())).extracting(ClusterStatus::getName).containsExactly("whole");
+        assertThat(clusters.list(UnaryOperator.identity()))
+            .extracting(ClusterStatus::getName)
+            .containsExactly("whole");
       }
       assertThat(torn.path().resolve("state/status")).exists();
     }
