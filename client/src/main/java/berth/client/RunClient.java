@@ -109,6 +109,13 @@ public final class RunClient implements AutoCloseable {
    * how many there are in all.
    */
   public ListRunsResponse recentRuns(int mostEnded, Duration timeout) {
+    // In this order: a run that ends between the two questions is in both answers, not in neither.
+    ListRunsResponse.Builder all =
+        allPages(
+            ListRunsRequest.newBuilder()
+                .setSelection(RunSelection.RUN_SELECTION_UNFINISHED)
+                .build(),
+            timeout);
     ListRunsResponse ended =
         listRuns(
             ListRunsRequest.newBuilder()
@@ -116,16 +123,15 @@ public final class RunClient implements AutoCloseable {
                 .setPageSize(mostEnded)
                 .build(),
             timeout);
-    ListRunsResponse.Builder all =
-        allPages(
-            ListRunsRequest.newBuilder()
-                .setSelection(RunSelection.RUN_SELECTION_UNFINISHED)
-                .build(),
-            timeout);
-    Set<String> known = all.getRunsList().stream().map(Run::getRunId).collect(Collectors.toSet());
-    // One may have ended between the two questions.
-    ended.getRunsList().stream().filter(run -> known.add(run.getRunId())).forEach(all::addRuns);
-    return oldestFirst(all.setTotalCount(all.getTotalCount() + ended.getTotalCount()));
+    Set<String> over = ended.getRunsList().stream().map(Run::getRunId).collect(Collectors.toSet());
+    List<Run> unfinished =
+        all.getRunsList().stream().filter(run -> !over.contains(run.getRunId())).toList();
+    int twice = all.getRunsCount() - unfinished.size();
+    return oldestFirst(
+        all.clearRuns()
+            .addAllRuns(unfinished)
+            .addAllRuns(ended.getRunsList())
+            .setTotalCount(all.getTotalCount() + ended.getTotalCount() - twice));
   }
 
   private ListRunsResponse.Builder allPages(ListRunsRequest request, Duration timeout) {

@@ -13,6 +13,7 @@ import berth.v1.DownloadFilesRequest;
 import berth.v1.ListRunsResponse;
 import berth.v1.Run;
 import berth.v1.RunCodeRequest;
+import berth.v1.RunState;
 import berth.v1.UploadBundleRequest;
 import berth.v1.UploadBundleResponse;
 import io.grpc.stub.ServerCallStreamObserver;
@@ -151,6 +152,25 @@ class RunClientTest {
                     }))
         .isInstanceOf(IllegalStateException.class);
     assertThat(left.await(20, TimeUnit.SECONDS)).isTrue();
+  }
+
+  @Test
+  void aRunThatEndsWhileTheRecentOnesAreListedIsAmongThemOnceAndHasEnded() {
+    ListRunsResponse running =
+        ListRunsResponse.newBuilder()
+            .addRuns(Run.newBuilder().setRunId("run-a").setState(RunState.RUN_STATE_ENDED))
+            .addRuns(Run.newBuilder().setRunId("run-b").setState(RunState.RUN_STATE_RUNNING))
+            .addRuns(Run.newBuilder().setRunId("run-c").setState(RunState.RUN_STATE_RUNNING))
+            .build();
+    ListRunsResponse.Builder over = running.toBuilder();
+    over.getRunsBuilder(1).setState(RunState.RUN_STATE_ENDED);
+    server.runs = running;
+    server.onList = () -> server.runs = over.build();
+
+    ListRunsResponse recent = client.recentRuns(10, TIMEOUT);
+
+    assertThat(recent.getRunsList()).containsExactlyInAnyOrderElementsOf(over.getRunsList());
+    assertThat(recent.getTotalCount()).isEqualTo(3);
   }
 
   @Test

@@ -72,6 +72,10 @@ public final class FakeRuns extends RunServiceGrpc.RunServiceImplBase implements
   public volatile ListRunsResponse runs = ListRunsResponse.getDefaultInstance();
   public volatile boolean listsRuns = true;
   public volatile int pageSize = 1000;
+
+  /** Runs when a list is made and before it is sent. */
+  public volatile Runnable onList = () -> {};
+
   public volatile ListServicesResponse services = ListServicesResponse.getDefaultInstance();
 
   private volatile Runnable onStop = () -> {};
@@ -208,6 +212,7 @@ public final class FakeRuns extends RunServiceGrpc.RunServiceImplBase implements
     if (to < matching.size()) {
       page.setNextPageToken(Integer.toString(to));
     }
+    onList.run();
     observer.onNext(page.build());
     observer.onCompleted();
   }

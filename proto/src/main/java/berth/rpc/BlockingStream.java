@@ -2,7 +2,9 @@ package berth.rpc;
 
 import io.grpc.stub.ServerCallStreamObserver;
 import io.grpc.stub.StreamObserver;
+import java.time.Duration;
 import java.util.concurrent.CancellationException;
+import java.util.concurrent.TimeUnit;
 
 /**
  * Sends one caller a stream that a thread produces, and makes that thread wait while the caller
@@ -16,8 +18,13 @@ public final class BlockingStream<T> {
   }
 
   private final ServerCallStreamObserver<T> observer;
+  private final Duration patience;
 
-  public BlockingStream(StreamObserver<T> observer) {
+  /**
+   * @param patience how long the caller may read nothing until it is given up
+   */
+  public BlockingStream(StreamObserver<T> observer, Duration patience) {
+    this.patience = patience;
     this.observer = (ServerCallStreamObserver<T>) observer;
     this.observer.setOnReadyHandler(this::look);
     this.observer.setOnCancelHandler(this::look);
@@ -38,11 +45,18 @@ public final class BlockingStream<T> {
    * Sends a message as soon as the caller has room for it.
    *
    * @throws CancellationException if the caller has gone
+   * @throws BerthException TIMED_OUT if it does not read
    */
   public void send(T message) throws InterruptedException {
+    long deadline = System.nanoTime() + patience.toNanos();
     synchronized (this) {
       while (!observer.isReady() && !observer.isCancelled()) {
-        wait();
+        long left = deadline - System.nanoTime();
+        if (left <= 0) {
+          throw new BerthException(
+              Reason.TIMED_OUT, "the caller has read nothing for " + patience.toSeconds() + " s");
+        }
+        TimeUnit.NANOSECONDS.timedWait(this, left);
       }
     }
     if (observer.isCancelled()) {

@@ -23,6 +23,11 @@ public final class Caller {
         || internet.getAddress() != null && internet.getAddress().isLoopbackAddress();
   }
 
+  /** Where the call comes from, for {@link ClientCount}; null if not from any network. */
+  public static SocketAddress address() {
+    return ADDRESS.get();
+  }
+
   /** Notes for each call where it comes from. */
   static final class Interceptor implements ServerInterceptor {
     @Override

@@ -2,6 +2,7 @@ package berth.rpc;
 
 import berth.metrics.Metrics;
 import io.grpc.BindableService;
+import io.grpc.Codec;
 import io.grpc.DecompressorRegistry;
 import io.grpc.InsecureServerCredentials;
 import io.grpc.Server;
@@ -57,6 +58,9 @@ public final class RpcServer implements AutoCloseable {
   private static final int MOST_WAITING_CALLS = 10_000;
   private static final long CALL_THREAD_IDLE_SECONDS = 30;
   private static final int MEMORY_SHARE = 4;
+  // Nobody of ours compresses, and small messages could become large ones. Some say so.
+  private static final DecompressorRegistry UNCOMPRESSED =
+      DecompressorRegistry.emptyInstance().with(Codec.Identity.NONE, false);
 
   private final Server server;
   private final EventLoopGroup threads;
@@ -135,6 +139,7 @@ public final class RpcServer implements AutoCloseable {
     private long maxLargeBytes = Runtime.getRuntime().maxMemory() / MEMORY_SHARE;
     private int maxConnections = 4000;
     private int maxConnectionsPerClient = 1000;
+    private Optional<Integer> maxCallsPerClient = Optional.empty();
     private Optional<CallMetrics> metrics = Optional.empty();
     private Supplier<Optional<String>> problem = Optional::empty;
     private Runnable endStreams = () -> {};
@@ -144,7 +149,7 @@ public final class RpcServer implements AutoCloseable {
     }
 
     public Builder service(BindableService service) {
-      services.add(service.bindService());
+      services.add(KnownFields.only(service.bindService()));
       return this;
     }
 
@@ -183,6 +188,12 @@ public final class RpcServer implements AutoCloseable {
     public Builder maxConnections(int most, int mostOfOneClient) {
       maxConnections = most;
       maxConnectionsPerClient = mostOfOneClient;
+      return this;
+    }
+
+    /** Takes no more calls from one client at the same time, where each may cost much memory. */
+    public Builder maxCallsPerClient(int most) {
+      maxCallsPerClient = Optional.of(most);
       return this;
     }
 
@@ -238,7 +249,7 @@ public final class RpcServer implements AutoCloseable {
           new CallLimits(
               new ClientCount(
                   CALLS_FOR_EACH_CONNECTION * maxConnections,
-                  CALLS_FOR_EACH_CONNECTION * maxConnectionsPerClient),
+                  maxCallsPerClient.orElse(CALLS_FOR_EACH_CONNECTION * maxConnectionsPerClient)),
               maxLargeBytes,
               () -> calls.getQueue().size() > MOST_WAITING_CALLS);
       ClientCount connections = new ClientCount(maxConnections, maxConnectionsPerClient);
@@ -255,8 +266,7 @@ public final class RpcServer implements AutoCloseable {
               .flowControlWindow(WINDOW_BYTES)
               .handshakeTimeout(HANDSHAKE_SECONDS, TimeUnit.SECONDS)
               .maxConnectionIdle(IDLE_MINUTES, TimeUnit.MINUTES)
-              // Nobody of ours compresses, and small messages could become large ones.
-              .decompressorRegistry(DecompressorRegistry.emptyInstance())
+              .decompressorRegistry(UNCOMPRESSED)
               .addStreamTracerFactory(limits.tracers())
               .intercept(new Caller.Interceptor())
               .intercept(limits)

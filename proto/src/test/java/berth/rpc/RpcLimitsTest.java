@@ -3,10 +3,13 @@ package berth.rpc;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import berth.v1.GpuRequest;
 import berth.v1.GpuServiceGrpc;
 import berth.v1.GpuServiceGrpc.GpuServiceImplBase;
+import berth.v1.GpuSet;
 import berth.v1.ListGpusRequest;
 import berth.v1.ListGpusResponse;
+import berth.v1.Owner;
 import berth.v1.RunCodeRequest;
 import berth.v1.RunEvent;
 import berth.v1.RunServiceGrpc;
@@ -15,6 +18,7 @@ import berth.v1.Source;
 import berth.v1.WatchGpusRequest;
 import berth.v1.WatchGpusResponse;
 import com.google.protobuf.ByteString;
+import com.google.protobuf.UnknownFieldSet;
 import io.grpc.Status;
 import io.grpc.stub.StreamObserver;
 import java.io.BufferedOutputStream;
@@ -31,11 +35,14 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -167,6 +174,17 @@ class RpcLimitsTest {
     }
   }
 
+  @Test
+  void theCallsOfOneClientMayHaveALimitOfTheirOwn() throws Exception {
+    try (var loopback = Loopback.serving(new Watching(), server -> server.maxCallsPerClient(2))) {
+      for (int i = 0; i < 2; i++) {
+        watch(loopback).next();
+      }
+      assertThat(watch(loopback).status().getDescription())
+          .isEqualTo("too many calls: 2 of this client are open, as many as allowed");
+    }
+  }
+
   // The end of a call is seen by the server after a moment. Many that come and go are no problem.
   private static void awaitServed(Loopback loopback) {
     for (int served = 0; served < 100; ) {
@@ -279,17 +297,21 @@ class RpcLimitsTest {
     private static final int RESET = 3;
     private static final int SETTINGS = 4;
     private static final int END_HEADERS = 4;
+    private static final int END_STREAM = 1;
     private static final int ACK = 1;
+    private static final Pattern STATUS = Pattern.compile("grpc-status.([0-9]+)", Pattern.DOTALL);
     private static final int FRAME = 16 << 10;
 
     private final Socket socket;
     private final DataInputStream in;
     private final DataOutputStream out;
     private final String method;
+    private final String[] header;
     private int stream = -1;
 
-    HalfSender(Address server, String method) throws IOException {
+    HalfSender(Address server, String method, String... header) throws IOException {
       this.method = method;
+      this.header = header;
       socket = connect(server);
       in = new DataInputStream(socket.getInputStream());
       out = new DataOutputStream(new BufferedOutputStream(socket.getOutputStream()));
@@ -312,6 +334,21 @@ class RpcLimitsTest {
       out.flush();
     }
 
+    /** Sends an empty message that is whole, and returns the status by which it is answered. */
+    String statusOfEmptyRequest() throws IOException {
+      begin();
+      frame(DATA, END_STREAM, stream, new byte[5]);
+      out.flush();
+      while (true) {
+        Frame frame = readFrame();
+        // Short texts are sent as they are, the value with its length before it.
+        Matcher status = STATUS.matcher(frame.text);
+        if (frame.type == HEADERS && status.find()) {
+          return status.group(1);
+        }
+      }
+    }
+
     void reset() throws IOException {
       begin();
       frame(RESET, 0, stream, new byte[] {0, 0, 0, 8});
@@ -331,21 +368,29 @@ class RpcLimitsTest {
     private void begin() throws IOException {
       stream += 2;
       ByteArrayOutputStream block = new ByteArrayOutputStream();
-      for (String[] header :
-          new String[][] {
-            {":method", "POST"},
-            {":scheme", "http"},
-            {":path", "/" + method},
-            {":authority", "test"},
-            {"content-type", "application/grpc"},
-            {"te", "trailers"}
-          }) {
-        // Neither compressed nor remembered.
-        block.write(0);
-        for (String text : header) {
-          block.write(text.length());
-          block.writeBytes(text.getBytes(StandardCharsets.US_ASCII));
+      List<String> texts =
+          new ArrayList<>(
+              List.of(
+                  ":method",
+                  "POST",
+                  ":scheme",
+                  "http",
+                  ":path",
+                  "/" + method,
+                  ":authority",
+                  "test",
+                  "content-type",
+                  "application/grpc",
+                  "te",
+                  "trailers"));
+      texts.addAll(List.of(header));
+      for (int i = 0; i < texts.size(); i++) {
+        if (i % 2 == 0) {
+          // Neither compressed nor remembered.
+          block.write(0);
         }
+        block.write(texts.get(i).length());
+        block.writeBytes(texts.get(i).getBytes(StandardCharsets.US_ASCII));
       }
       frame(HEADERS, END_HEADERS, stream, block.toByteArray());
     }
@@ -359,15 +404,15 @@ class RpcLimitsTest {
       out.write(content);
     }
 
-    private record Frame(int type, int stream) {}
+    private record Frame(int type, int stream, String text) {}
 
     private Frame readFrame() throws IOException {
       int length = in.readUnsignedByte() << 16 | in.readUnsignedShort();
       int type = in.readUnsignedByte();
       in.readByte();
       int on = in.readInt();
-      in.readNBytes(length);
-      return new Frame(type, on);
+      String text = new String(in.readNBytes(length), StandardCharsets.ISO_8859_1);
+      return new Frame(type, on, text);
     }
 
     @Override
@@ -388,6 +433,53 @@ class RpcLimitsTest {
                           .withCompression("gzip")
                           .listGpus(ListGpusRequest.getDefaultInstance())));
       assertThat(status.getDescription()).contains("gzip");
+    }
+  }
+
+  /** Whoever keeps a message would keep with it what its rules have never seen. */
+  @Test
+  void whatNobodyKnowsInAMessageIsDroppedAtEveryLevel() throws Exception {
+    var received = new CompletableFuture<RunCodeRequest>();
+    var keeping =
+        new RunServiceImplBase() {
+          @Override
+          public void runCode(RunCodeRequest request, StreamObserver<RunEvent> to) {
+            received.complete(request);
+            to.onCompleted();
+          }
+        };
+    UnknownFieldSet unknown =
+        UnknownFieldSet.newBuilder()
+            .addField(
+                5000,
+                UnknownFieldSet.Field.newBuilder()
+                    .addLengthDelimited(ByteString.copyFrom(new byte[1 << 20]))
+                    .build())
+            .build();
+    RunCodeRequest known =
+        RunCodeRequest.newBuilder()
+            .setName("mine")
+            .setOwner(Owner.newBuilder().setUser("ada"))
+            .setGpus(GpuRequest.newBuilder().setExactly(GpuSet.newBuilder().addIds("0")))
+            .build();
+    RunCodeRequest.Builder sent = known.toBuilder().setUnknownFields(unknown);
+    sent.getOwnerBuilder().setUnknownFields(unknown);
+    sent.getGpusBuilder().getExactlyBuilder().setUnknownFields(unknown);
+    try (var loopback = Loopback.serving(keeping)) {
+      var reader = new Reader<RunCodeRequest, RunEvent>();
+      RunServiceGrpc.newStub(loopback.channel()).runCode(sent.build(), reader);
+      assertThat(reader.status().isOk()).isTrue();
+    }
+    assertThat(received.get()).isEqualTo(known);
+  }
+
+  @Test
+  void whoSaysThatNothingIsCompressedIsServed() throws Exception {
+    try (var loopback = Loopback.serving(new Watching());
+        HalfSender sender =
+            new HalfSender(
+                loopback.address(), "berth.v1.GpuService/ListGpus", "grpc-encoding", "identity")) {
+      assertThat(sender.statusOfEmptyRequest()).isEqualTo("0");
     }
   }
 

@@ -432,6 +432,8 @@ final class BerthdCommand implements Callable<Integer> {
               RpcServer.listenOn(address)
                   .insecureBeyondLoopback(daemon.insecure())
                   .maxConnections(daemon.maxConnections(), daemon.maxConnectionsPerClient())
+                  // Each may be a stream of output that nobody reads.
+                  .maxCallsPerClient(daemon.maxConnectionsPerClient())
                   .metrics(metrics)
                   .healthyUnless(vitals::problem)
                   .service(new GpuGrpcService(serverName, gpus))

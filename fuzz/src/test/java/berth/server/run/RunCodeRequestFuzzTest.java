@@ -135,10 +135,14 @@ class RunCodeRequestFuzzTest {
                 new StateDisk("gpu1", scratch, Optional.of(0L)),
                 DISK));
     RunFolder folder = new RunFolder(scratch.resolve("run"));
-    Launch launch = planner.plan("r-1", folder, spec, Optional.empty());
+    Launch launch =
+        planner.plan("r-1", folder, spec, planner.binds(spec.mounts()), Optional.empty());
     if (spec.user().isEmpty()) {
       folder.create();
-      planner.bringCode(folder, spec);
+      if (spec.code() instanceof RunSpec.Code.Bundle bundle) {
+        planner.bringBundle(folder, bundle);
+      }
+      planner.bringFiles(folder, spec);
     }
     return launch;
   }

@@ -12,7 +12,7 @@ public final class ClusterMessages {
   public static ListClustersResponse list(Clusters clusters) {
     return ListClustersResponse.newBuilder()
         .setServer(clusters.serverName())
-        .addAllClusters(clusters.list().stream().map(ClusterMessages::withLastAttempts).toList())
+        .addAllClusters(clusters.list(ClusterMessages::withLastAttempts))
         .build();
   }
 

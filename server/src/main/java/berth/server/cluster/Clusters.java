@@ -40,6 +40,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BiConsumer;
 import java.util.function.Supplier;
+import java.util.function.UnaryOperator;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import org.slf4j.Logger;
@@ -55,6 +56,7 @@ public final class Clusters implements AutoCloseable {
   private static final int LONGEST_NAME = 100;
   private static final int LONGEST_REQUEST_ID = 100;
   private static final int LONGEST_OWNER = 200;
+  private static final int LONGEST_BUNDLE = 200;
   private static final int MOST_UNFINISHED = 200;
   private static final int MOST_OF_ONE_OWNER = 50;
   private static final int MOST_FINISHED = 500;
@@ -314,6 +316,7 @@ public final class Clusters implements AutoCloseable {
     }
     PlainText.check("the name", name, LONGEST_NAME);
     PlainText.check("the request id", request.getRequestId(), LONGEST_REQUEST_ID);
+    PlainText.check("the bundle", request.getBundle(), LONGEST_BUNDLE);
     checked(request.getOwner());
   }
 
@@ -467,9 +470,14 @@ public final class Clusters implements AutoCloseable {
     return status;
   }
 
-  /** All clusters as they are now, oldest first. */
-  List<ClusterStatus> list() {
-    List<ClusterStatus> read = all().stream().map(Cluster::status).toList();
+  /**
+   * All clusters as they are now, oldest first.
+   *
+   * @param shortened of each what is to be kept of it: one may be large, and all together too large
+   */
+  List<ClusterStatus> list(UnaryOperator<ClusterStatus> shortened) {
+    List<ClusterStatus> read =
+        all().stream().map(cluster -> shortened.apply(cluster.status())).toList();
     synchronized (this) {
       // Of those that were deleted meanwhile not all has been read.
       return read.stream().filter(status -> clusters.containsKey(status.getClusterId())).toList();

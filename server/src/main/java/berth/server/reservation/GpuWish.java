@@ -21,8 +21,13 @@ import java.util.stream.Collectors;
  */
 public record GpuWish(int count, List<String> ids, long minFreeMemory, String model) {
   public static final int ALL = -1;
+  // More than any machine has.
+  private static final int MOST_IDS = 256;
 
   public GpuWish {
+    if (ids.size() > MOST_IDS) {
+      throw invalid(ids.size() + " GPUs are named, " + MOST_IDS + " are allowed");
+    }
     ids = List.copyOf(ids);
     if (ids.isEmpty() && count != ALL && count < 1) {
       throw invalid(count + " GPUs asked; ask for 1 or more, or " + ALL + " for all");

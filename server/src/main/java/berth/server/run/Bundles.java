@@ -4,11 +4,13 @@ import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.state.DurableFiles;
 import berth.server.state.StateFolder;
+import java.io.FileInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
+import java.nio.file.DirectoryIteratorException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
@@ -48,6 +50,7 @@ final class Bundles {
 
   private static final long LOOK_EVERY = 16 << 20;
   private static final int BUFFER = 1 << 16;
+  private static final int USUAL_COUNT = 20_000;
 
   record Bundle(String digest, long bytes) {}
 
@@ -55,18 +58,26 @@ final class Bundles {
   record Kept(String digest, long bytes, Instant lastUse) {}
 
   /**
-   * How large bundles may be, in bytes.
+   * How large bundles may be, in bytes, and how many.
    *
    * @param packed each as it comes
    * @param unpacked each on the disk of a run
    * @param together all of them, as they came
+   * @param count how many there may be, with those on their way
    */
-  record Limits(long packed, long unpacked, long together) {}
+  record Limits(long packed, long unpacked, long together, int count) {
+    Limits(long packed, long unpacked, long together) {
+      this(packed, unpacked, together, USUAL_COUNT);
+    }
+  }
 
   private final Path folder;
   private final Limits limits;
   private final StateDisk disk;
   private final DurableFiles durable;
+  // Bytes of the bundles, as of the last look and since; and of the uploads that have not ended.
+  private long kept;
+  private long arriving;
 
   /**
    * Makes the folder if it is missing, and deletes what uploads left that a killed daemon was
@@ -93,7 +104,7 @@ final class Bundles {
   synchronized boolean has(String digest) {
     Path file = file(digest);
     try {
-      if (Files.exists(file) && Files.size(file) == 0) {
+      if (Files.isRegularFile(file) && Files.size(file) == 0) {
         // No tar is empty: its content was lost.
         RunStore.setAside(file);
         return false;
@@ -116,27 +127,50 @@ final class Bundles {
 
   private void checkRoom() {
     disk.check("an upload");
-    long together = 0;
-    try (DirectoryStream<Path> files = Files.newDirectoryStream(folder)) {
-      for (Path file : files) {
-        try {
-          together += Files.size(file);
-        } catch (NoSuchFileException e) {
-          // Just deleted.
+    synchronized (this) {
+      kept = 0;
+      int count = 0;
+      try (DirectoryStream<Path> files = Files.newDirectoryStream(folder)) {
+        for (Path file : files) {
+          count++;
+          kept += file.getFileName().toString().endsWith(UNFINISHED) ? 0 : size(file);
         }
+      } catch (IOException | DirectoryIteratorException e) {
+        throw unusable(e);
       }
-    } catch (IOException e) {
-      throw unusable(e);
+      if (count >= limits.count) {
+        throw new BerthException(
+            Reason.EXHAUSTED,
+            "an upload is refused: there are "
+                + count
+                + " bundles on this server, as many as allowed; old ones are deleted when nobody"
+                + " needs them");
+      }
+      take(0);
     }
-    if (together > limits.together) {
+  }
+
+  private static long size(Path file) throws IOException {
+    try {
+      return Files.size(file);
+    } catch (NoSuchFileException e) {
+      // Just set aside.
+      return 0;
+    }
+  }
+
+  // One count for all uploads: each of many may have room by itself.
+  private synchronized void take(long bytes) {
+    if (kept + arriving > limits.together - bytes) {
       throw new BerthException(
           Reason.EXHAUSTED,
           "an upload is refused: the bundles on this server have "
-              + together
-              + " bytes, "
+              + (kept + arriving)
+              + " bytes and would have more than the "
               + limits.together
-              + " are allowed (--keep-bytes); old ones are deleted when nobody needs them");
+              + " that are allowed (--keep-bytes); old ones are deleted when nobody needs them");
     }
+    arriving += bytes;
   }
 
   /**
@@ -188,6 +222,11 @@ final class Bundles {
         cause);
   }
 
+  /** How many are kept if there is no other reason to delete one: half of what there may be. */
+  int worthKeeping() {
+    return limits.count / 2;
+  }
+
   /** The bundles that are there. */
   synchronized List<Kept> all() {
     List<Kept> all = new ArrayList<>();
@@ -209,7 +248,9 @@ final class Bundles {
     Path file = file(digest);
     try {
       if (!Files.getLastModifiedTime(file).toInstant().isAfter(lastUse)) {
+        long size = Files.size(file);
         Files.delete(file);
+        kept -= size;
       }
     } catch (NoSuchFileException e) {
       // As wanted.
@@ -224,7 +265,7 @@ final class Bundles {
           Reason.NOT_FOUND, "there is no bundle " + digest + " on this server; upload it first");
     }
     try {
-      return Files.newInputStream(file(digest));
+      return new FileInputStream(file(digest).toFile());
     } catch (IOException e) {
       throw unusable(e);
     }
@@ -242,7 +283,7 @@ final class Bundles {
     return folder.resolve(digest);
   }
 
-  private BerthException unusable(IOException e) {
+  private BerthException unusable(Exception e) {
     return new BerthException(
         Reason.UNAVAILABLE, "cannot use the folder of bundles " + folder + ": " + e, e);
   }
@@ -256,6 +297,7 @@ final class Bundles {
     private final MessageDigest sha256 = sha256();
     private long bytes;
     private long looked;
+    private boolean counted = true;
 
     private Upload(String digest, Path target) {
       this.digest = digest;
@@ -274,12 +316,14 @@ final class Bundles {
      * @throws BerthException EXHAUSTED if these are more than a bundle may have
      */
     void write(ByteBuffer data) {
-      bytes += data.remaining();
-      if (bytes > limits.packed) {
+      long next = bytes + data.remaining();
+      if (next > limits.packed) {
         throw new BerthException(
             Reason.EXHAUSTED,
-            "the bundle has " + bytes + " bytes or more, this server allows " + limits.packed);
+            "the bundle has " + next + " bytes or more, this server allows " + limits.packed);
       }
+      take(data.remaining());
+      bytes = next;
       if (bytes - looked > LOOK_EVERY) {
         looked = bytes;
         checkRoom();
@@ -313,7 +357,12 @@ final class Bundles {
         try (InputStream packed = Files.newInputStream(temporary)) {
           new BundleTar(packed, limits.unpacked).read((entry, content) -> {});
         }
-        Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE);
+        synchronized (Bundles.this) {
+          Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE);
+          kept += bytes;
+          arriving -= bytes;
+          counted = false;
+        }
         durable.flush(folder);
       } catch (IOException e) {
         throw unusable(e);
@@ -329,6 +378,12 @@ final class Bundles {
         Files.deleteIfExists(temporary);
       } catch (IOException e) {
         log.warn("cannot delete {}: {}", temporary, e.toString());
+      }
+      synchronized (Bundles.this) {
+        if (counted) {
+          counted = false;
+          arriving -= bytes;
+        }
       }
     }
   }

@@ -1,14 +1,17 @@
 package berth.server.run;
 
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
 import java.util.OptionalLong;
 import java.util.concurrent.TimeUnit;
 
 /** How much of a disk a folder takes. */
 final class DiskUse {
   private static final long BLOCK = 1024;
-  private static final int MOST_MINUTES = 10;
+  private static final Duration MOST = Duration.ofMinutes(10);
 
   private DiskUse() {}
 
@@ -18,21 +21,29 @@ final class DiskUse {
    * in the folder. May take long.
    */
   static OptionalLong below(Path folder) {
+    return below(List.of("du", "-skx", "--", folder.toString()), MOST);
+  }
+
+  /** As a command says it that prints no more than a line. */
+  static OptionalLong below(List<String> command, Duration most) {
     try {
       Process process =
-          new ProcessBuilder("du", "-skx", "--", folder.toString())
-              .redirectError(ProcessBuilder.Redirect.DISCARD)
-              .start();
-      process.getOutputStream().close();
-      String out = new String(process.getInputStream().readAllBytes());
-      if (!process.waitFor(MOST_MINUTES, TimeUnit.MINUTES)) {
+          new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD).start();
+      try {
+        process.getOutputStream().close();
+        // Read only when it has ended: on a disk that hangs, it would never.
+        if (!process.waitFor(most.toNanos(), TimeUnit.NANOSECONDS)) {
+          return OptionalLong.empty();
+        }
+        String out = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        // What it cannot enter it leaves out, and says so by its exit code.
+        String number = out.replaceFirst("(?s)\\s.*", "");
+        return number.isEmpty()
+            ? OptionalLong.empty()
+            : OptionalLong.of(Long.parseLong(number) * BLOCK);
+      } finally {
         process.destroyForcibly();
       }
-      // What it cannot enter it leaves out, and says so by its exit code.
-      String number = out.replaceFirst("(?s)\\s.*", "");
-      return number.isEmpty()
-          ? OptionalLong.empty()
-          : OptionalLong.of(Long.parseLong(number) * BLOCK);
     } catch (IOException | NumberFormatException e) {
       return OptionalLong.empty();
     } catch (InterruptedException e) {

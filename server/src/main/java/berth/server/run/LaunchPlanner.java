@@ -42,12 +42,36 @@ final class LaunchPlanner {
   }
 
   /**
+   * The folders of this machine that a run asks to see, as they are to be mounted. Looks at each of
+   * them, which may take a while: not to be called by those who keep others waiting.
+   *
+   * @throws berth.rpc.BerthException if one may not be mounted, or cannot be looked at
+   */
+  List<Launch.Bind> binds(List<RunSpec.Mount> asked) {
+    RunSpec.checkMounts(asked.size());
+    return asked.stream()
+        .map(
+            mount ->
+                new Launch.Bind(
+                    mounts.check(Path.of(mount.source()), mount.readOnly()),
+                    mount.target(),
+                    mount.readOnly()))
+        .toList();
+  }
+
+  /**
    * What to start.
    *
+   * @param binds what {@link #binds} says of its mounts
    * @param reservation what the run has got; empty if it asked for nothing, or has nothing yet
    * @throws berth.rpc.BerthException if it can never be started here
    */
-  Launch plan(String runId, RunFolder folder, RunSpec spec, Optional<Reservation> reservation) {
+  Launch plan(
+      String runId,
+      RunFolder folder,
+      RunSpec spec,
+      List<Launch.Bind> binds,
+      Optional<Reservation> reservation) {
     spec.user().ifPresent(supervisors::refuse);
     Optional<Service> service = spec.service().map(services::find);
     if (spec.code() instanceof Code.Bundle bundle) {
@@ -80,14 +104,7 @@ final class LaunchPlanner {
         spec.workingDir(),
         spec.user(),
         spec.network(),
-        spec.mounts().stream()
-            .map(
-                mount ->
-                    new Launch.Bind(
-                        mounts.check(Path.of(mount.source()), mount.readOnly()),
-                        mount.target(),
-                        mount.readOnly()))
-            .toList(),
+        binds,
         service.map(spec.limits()::or).orElse(spec.limits()),
         service.map(Service::ulimits).orElse(Map.of()),
         reservation.map(Reservation::gpus).orElse(List.of()),
@@ -115,19 +132,34 @@ final class LaunchPlanner {
                     + "' says that it is never fetched; build or load it on this server");
   }
 
-  /** Puts the code where the program finds it. */
-  void bringCode(RunFolder folder, RunSpec spec) {
+  /** Puts the files of a bundle where the program finds them. May take minutes. */
+  void bringBundle(RunFolder folder, Code.Bundle bundle) {
+    try {
+      unpack(bundle, folder.work());
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  /** Puts what came with the request there too, in place of what the bundle has of that name. */
+  void bringFiles(RunFolder folder, RunSpec spec) {
     try {
       if (spec.code() instanceof Code.Source source) {
         WorkFiles.put(folder.work(), source.fileName(), source.content());
-      } else if (spec.code() instanceof Code.Bundle bundle) {
-        unpack(bundle, folder.work());
       }
       for (Map.Entry<String, byte[]> file : spec.files().entrySet()) {
         WorkFiles.put(folder.work(), file.getKey(), file.getValue());
       }
-      if (spec.user().isPresent()) {
-        WorkFiles.own(folder.work(), spec.user().get().uid(), spec.user().get().gid());
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  /** Gives all that was brought to the user that the program will be, if it names one. */
+  void handOver(Launch launch) {
+    try {
+      if (launch.user().isPresent()) {
+        WorkFiles.own(launch.folder().work(), launch.user().get().uid(), launch.user().get().gid());
       }
     } catch (IOException e) {
       throw new UncheckedIOException(e);

@@ -37,13 +37,7 @@ final class Retention {
   }
 
   /** Something that may be deleted. */
-  private record Old(String name, Instant since, long bytes, Runnable delete) {}
-
-  private static List<Run> oldestFirst(List<Run> over) {
-    return over.stream()
-        .sorted(Comparator.comparing(run -> run.endedAt().orElse(Instant.EPOCH)))
-        .toList();
-  }
+  private record Old(String name, Instant since, long bytes, boolean bundle, Runnable delete) {}
 
   /**
    * Deletes what need not be kept.
@@ -54,20 +48,21 @@ final class Retention {
   void clear(List<Run> over, Set<String> needed, Instant now, Consumer<Run> delete) {
     List<Old> old = new ArrayList<>();
     long total = 0;
-    int tooMany = over.size() - runs;
-    for (Run run : oldestFirst(over)) {
-      if (tooMany > 0) {
-        tooMany--;
-        log.info("{} is deleted: more than {} ended runs are kept", run.id(), runs);
-        delete.accept(run);
-        continue;
-      }
+    int surplusRuns = over.size() - runs;
+    for (Run run : over) {
       long size = run.keptBytes();
       total += size;
       old.add(
-          new Old(run.id(), run.endedAt().orElse(Instant.EPOCH), size, () -> delete.accept(run)));
+          new Old(
+              run.id(),
+              run.endedAt().orElse(Instant.EPOCH),
+              size,
+              false,
+              () -> delete.accept(run)));
     }
-    for (Bundles.Kept bundle : bundles.all()) {
+    List<Bundles.Kept> uploaded = bundles.all();
+    int surplusBundles = uploaded.size() - bundles.worthKeeping();
+    for (Bundles.Kept bundle : uploaded) {
       total += bundle.bytes();
       if (!needed.contains(bundle.digest())) {
         old.add(
@@ -75,15 +70,23 @@ final class Retention {
                 "bundle " + bundle.digest(),
                 bundle.lastUse(),
                 bundle.bytes(),
+                true,
                 () -> bundles.delete(bundle.digest(), bundle.lastUse())));
       }
     }
     old.sort(Comparator.comparing(Old::since));
     for (Old one : old) {
       boolean tooOld = one.since.isBefore(now.minus(age));
-      boolean tooMuch = total > bytes && one.since.isBefore(now.minus(FRESH));
-      if (tooOld || tooMuch) {
-        if (!tooOld) {
+      boolean fresh = !one.since.isBefore(now.minus(FRESH));
+      boolean tooMuch = total > bytes && !fresh;
+      boolean tooMany = one.bundle ? surplusBundles > 0 && !fresh : surplusRuns > 0;
+      if (tooOld || tooMuch || tooMany) {
+        if (one.bundle) {
+          surplusBundles--;
+        } else {
+          surplusRuns--;
+        }
+        if (tooMuch && !tooOld) {
           log.info("{} is forgotten: {} bytes are kept, {} allowed", one.name, total, bytes);
         }
         one.delete.run();

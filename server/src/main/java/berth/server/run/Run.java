@@ -34,6 +34,7 @@ import java.util.concurrent.Future;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.Function;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -698,9 +699,19 @@ final class Run {
   }
 
   private Launch plan(Optional<Reservation> held) {
+    List<Launch.Bind> binds = binds();
+    return fromContent(whole -> parts.planner().plan(id(), folder, whole, binds, held));
+  }
+
+  private List<Launch.Bind> binds() {
+    return parts.planner().binds(fromContent(RunSpec::mounts));
+  }
+
+  // Read, used and forgotten: what is to be run may be large, and all runs share the memory for it.
+  private <T> T fromContent(Function<RunSpec, T> use) {
     Runnable giveBack = parts.memory().take(parts.store().contentBytes(folder));
     try {
-      return parts.planner().plan(id(), folder, parts.store().whole(folder), held);
+      return use.apply(parts.store().whole(folder));
     } finally {
       giveBack.run();
     }
@@ -872,20 +883,26 @@ final class Run {
     return now.at(Phase.LAUNCHING);
   }
 
-  // Read, used and forgotten: what is to be run may be large.
+  // What takes long, such as a mount that hangs or a large bundle, does so without the content.
   private Launch bringCode(Optional<Reservation> held) {
-    Runnable giveBack = parts.memory().take(parts.store().contentBytes(folder));
     try {
       folder.createForProgram();
-      RunSpec whole = parts.store().whole(folder);
-      Launch launch = parts.planner().plan(id(), folder, whole, held);
-      parts.planner().bringCode(folder, whole);
-      return launch;
     } catch (IOException e) {
       throw new UncheckedIOException(e);
-    } finally {
-      giveBack.run();
     }
+    List<Launch.Bind> binds = binds();
+    if (spec().code() instanceof RunSpec.Code.Bundle bundle) {
+      parts.planner().bringBundle(folder, bundle);
+    }
+    Launch launch =
+        fromContent(
+            whole -> {
+              Launch planned = parts.planner().plan(id(), folder, whole, binds, held);
+              parts.planner().bringFiles(folder, whole);
+              return planned;
+            });
+    parts.planner().handOver(launch);
+    return launch;
   }
 
   // The engine says late that a program runs: what it prints proves it.

@@ -2,6 +2,8 @@ package berth.server.run;
 
 import berth.rpc.BerthException;
 import berth.rpc.BlockingStream;
+import berth.rpc.Caller;
+import berth.rpc.ClientCount;
 import berth.rpc.Reason;
 import berth.rpc.Replies;
 import berth.rpc.Statuses;
@@ -29,15 +31,38 @@ import io.grpc.stub.StreamObserver;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.io.OutputStream;
+import java.net.SocketAddress;
+import java.time.Duration;
+import java.util.Optional;
 import java.util.OptionalLong;
+import java.util.concurrent.RejectedExecutionException;
 
 /** Speaks gRPC for {@link Runs}; decides nothing itself. */
 public final class RunGrpcService extends RunServiceGrpc.RunServiceImplBase {
+  // Each download has a thread and some memory, and each upload a file, whether or not anybody
+  // reads or sends.
+  private static final int MOST_DOWNLOADS = 32;
+  private static final int MOST_UPLOADS = 64;
+  private static final int MOST_OF_ONE_CLIENT = 8;
+  private static final Duration UPLOAD_IDLE = Duration.ofSeconds(60);
+  private static final Duration DOWNLOAD_PATIENCE = Duration.ofMinutes(10);
+
   private final String serverName;
   private final Runs runs;
   private final RunMessages messages;
+  private final ClientCount downloads = new ClientCount(MOST_DOWNLOADS, MOST_OF_ONE_CLIENT);
+  private final ClientCount uploads = new ClientCount(MOST_UPLOADS, MOST_OF_ONE_CLIENT);
+  private final Duration uploadIdle;
 
   public RunGrpcService(String serverName, Runs runs) {
+    this(serverName, runs, UPLOAD_IDLE);
+  }
+
+  /**
+   * @param uploadIdle how long nothing may come of an upload
+   */
+  RunGrpcService(String serverName, Runs runs, Duration uploadIdle) {
+    this.uploadIdle = uploadIdle;
     this.serverName = serverName;
     this.runs = runs;
     this.messages = new RunMessages(serverName);
@@ -133,22 +158,43 @@ public final class RunGrpcService extends RunServiceGrpc.RunServiceImplBase {
   @Override
   public StreamObserver<UploadBundleRequest> uploadBundle(
       StreamObserver<UploadBundleResponse> observer) {
-    return new Upload(observer);
+    return new UploadGrpcService(observer, runs, uploads, Caller.address(), uploadIdle);
   }
 
   @Override
   public void downloadFiles(
       DownloadFilesRequest request, StreamObserver<DownloadFilesResponse> observer) {
-    BlockingStream<DownloadFilesResponse> stream = new BlockingStream<>(observer);
-    runs.threads()
-        .execute(
-            () ->
-                stream.serve(
-                    () -> {
-                      try (Pieces pieces = new Pieces(stream)) {
-                        runs.download(request.getRunId(), request.getPathsList(), pieces);
-                      }
-                    }));
+    SocketAddress client = Caller.address();
+    Optional<String> refusal = downloads.add(client);
+    if (refusal.isPresent()) {
+      observer.onError(
+          Statuses.toException(
+              new BerthException(Reason.EXHAUSTED, "too many downloads: " + refusal.get())));
+      return;
+    }
+    try {
+      BlockingStream<DownloadFilesResponse> stream =
+          new BlockingStream<>(observer, DOWNLOAD_PATIENCE);
+      runs.threads()
+          .execute(
+              () -> {
+                try {
+                  stream.serve(
+                      () -> {
+                        try (Pieces pieces = new Pieces(stream)) {
+                          runs.download(request.getRunId(), request.getPathsList(), pieces);
+                        }
+                      });
+                } finally {
+                  downloads.remove(client);
+                }
+              });
+    } catch (RejectedExecutionException e) {
+      downloads.remove(client);
+      observer.onError(
+          Statuses.toException(
+              new BerthException(Reason.UNAVAILABLE, "this server is stopping", e)));
+    }
   }
 
   @Override
@@ -210,90 +256,6 @@ public final class RunGrpcService extends RunServiceGrpc.RunServiceImplBase {
       } catch (InterruptedException e) {
         Thread.currentThread().interrupt();
         throw new InterruptedIOException("this server is stopping");
-      }
-    }
-  }
-
-  /** One upload. gRPC calls it from one thread at a time. */
-  private final class Upload implements StreamObserver<UploadBundleRequest> {
-    private final StreamObserver<UploadBundleResponse> observer;
-    private Bundles.Upload upload;
-    private boolean answered;
-
-    Upload(StreamObserver<UploadBundleResponse> observer) {
-      this.observer = observer;
-    }
-
-    @Override
-    public void onNext(UploadBundleRequest request) {
-      if (answered) {
-        return;
-      }
-      try {
-        if (request.hasDigest()) {
-          begin(request.getDigest());
-        } else if (upload == null) {
-          throw new BerthException(Reason.INVALID, "the digest must come before the data");
-        } else {
-          upload.write(request.getData().asReadOnlyByteBuffer());
-        }
-      } catch (RuntimeException e) {
-        fail(e);
-      }
-    }
-
-    private void begin(String digest) {
-      if (upload != null) {
-        throw new BerthException(Reason.INVALID, "a second digest came in one upload");
-      }
-      if (runs.bundles().has(digest)) {
-        answer(digest, 0, true);
-      } else {
-        upload = runs.bundles().begin(digest);
-      }
-    }
-
-    @Override
-    public void onError(Throwable gone) {
-      discard();
-    }
-
-    @Override
-    public void onCompleted() {
-      if (answered) {
-        return;
-      }
-      try {
-        if (upload == null) {
-          throw new BerthException(Reason.INVALID, "nothing was uploaded");
-        }
-        Bundles.Bundle bundle = upload.finish();
-        answer(bundle.digest(), bundle.bytes(), false);
-      } catch (RuntimeException e) {
-        fail(e);
-      }
-    }
-
-    private void answer(String digest, long bytes, boolean known) {
-      answered = true;
-      observer.onNext(
-          UploadBundleResponse.newBuilder()
-              .setDigest(digest)
-              .setBytes(bytes)
-              .setKnown(known)
-              .build());
-      observer.onCompleted();
-    }
-
-    private void fail(RuntimeException e) {
-      answered = true;
-      discard();
-      observer.onError(Statuses.toException(e));
-    }
-
-    private void discard() {
-      if (upload != null) {
-        upload.close();
       }
     }
   }

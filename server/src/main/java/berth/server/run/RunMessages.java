@@ -148,18 +148,23 @@ public final class RunMessages {
           case NETWORK_NONE -> RunSpec.Network.NONE;
           case UNRECOGNIZED -> throw invalid("an unknown network is asked for");
         },
-        request.getMountsList().stream()
-            .map(
-                mount ->
-                    new RunSpec.Mount(
-                        mount.getSource(),
-                        mount.getTarget().isEmpty() ? mount.getSource() : mount.getTarget(),
-                        mount.getReadOnly()))
-            .toList(),
+        mounts(request),
         request.getDetached(),
         new Owner(request.getOwner().getUser(), request.getOwner().getHost()),
         request.getName(),
         request.getRequestId());
+  }
+
+  static List<RunSpec.Mount> mounts(RunCodeRequest request) {
+    RunSpec.checkMounts(request.getMountsCount());
+    return request.getMountsList().stream()
+        .map(
+            mount ->
+                new RunSpec.Mount(
+                    mount.getSource(),
+                    mount.getTarget().isEmpty() ? mount.getSource() : mount.getTarget(),
+                    mount.getReadOnly()))
+        .toList();
   }
 
   static Owner owner(berth.v1.Owner owner) {

@@ -9,8 +9,24 @@ import berth.v1.RunCodeRequest;
  * @param spec all of it, checked
  */
 record RunRequest(RunSpec spec, RunCodeRequest message, RunCodeRequest summary) {
+  // Thousands of them are in memory, and are read at a start.
+  private static final int LONGEST_SUMMARY = 256 << 10;
+
+  /**
+   * @throws berth.rpc.BerthException INVALID if it breaks a rule, or too much of it would stay
+   */
   static RunRequest of(RunCodeRequest message) {
-    return new RunRequest(RunMessages.spec(message), message, RunMessages.summary(message));
+    RunSpec spec = RunMessages.spec(message);
+    RunCodeRequest summary = RunMessages.summary(message);
+    if (summary.getSerializedSize() > LONGEST_SUMMARY) {
+      throw RunSpec.invalid(
+          "what lists show of the run has "
+              + summary.getSerializedSize()
+              + " bytes, "
+              + LONGEST_SUMMARY
+              + " are allowed: shorten its outputs, or the names of its files");
+    }
+    return new RunRequest(spec, message, summary);
   }
 
   RunSpec shown() {

@@ -73,6 +73,8 @@ public record RunSpec(
   private static final int MOST_OUTPUTS = 1000;
   private static final int LONGEST_IMAGE = 1000;
   private static final int MOST_FILES = 64;
+  // Each becomes a mount of the machine, which the kernel has a limited number of.
+  private static final int MOST_MOUNTS = 64;
   private static final int MOST_FILE_BYTES = 4 << 20;
   private static final int LONGEST_FILE_NAME = 255;
   private static final int LONGEST_FILE_PATH = 1000;
@@ -170,6 +172,7 @@ public record RunSpec(
     mounts = List.copyOf(mounts);
     checkCount("variables", env.size(), MOST_VARIABLES);
     checkCount("outputs", outputs.size(), MOST_OUTPUTS);
+    checkMounts(mounts.size());
     for (String key : env.keySet()) {
       checkVariable(key, env.get(key));
     }
@@ -241,6 +244,10 @@ public record RunSpec(
         }
       }
     }
+  }
+
+  static void checkMounts(int count) {
+    checkCount("mounts", count, MOST_MOUNTS);
   }
 
   private static void checkFileName(String name) {

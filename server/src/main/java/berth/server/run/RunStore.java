@@ -1,6 +1,7 @@
 package berth.server.run;
 
 import berth.rpc.BerthException;
+import berth.rpc.KnownFields;
 import berth.rpc.Reason;
 import berth.server.reservation.KernelFiles;
 import berth.server.run.RunRecord.Ended;
@@ -14,6 +15,7 @@ import berth.server.state.RecordFile;
 import berth.server.state.StateFolder;
 import berth.v1.RunCodeRequest;
 import com.google.protobuf.InvalidProtocolBufferException;
+import com.google.protobuf.Parser;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
@@ -29,6 +31,9 @@ import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.Properties;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import org.slf4j.Logger;
@@ -38,6 +43,9 @@ import org.slf4j.LoggerFactory;
 final class RunStore {
   private static final Logger log = LoggerFactory.getLogger(RunStore.class);
   private static final Pattern NAME = Pattern.compile("run-[0-9a-f]{10}");
+  private static final Parser<RunCodeRequest> REQUESTS =
+      KnownFields.parser(RunCodeRequest.getDefaultInstance());
+  private static final int READERS = 4;
 
   /**
    * A run of an earlier process.
@@ -128,7 +136,7 @@ final class RunStore {
    */
   RunSpec whole(RunFolder run) {
     try {
-      return RunMessages.spec(RunCodeRequest.parseFrom(RecordFile.read(run.content())));
+      return RunMessages.spec(message(run.content()));
     } catch (IOException e) {
       log.error("what is to be run cannot be read: {}", e.toString());
       boolean forGood = isDamage(e);
@@ -196,28 +204,43 @@ final class RunStore {
     } catch (IOException e) {
       throw unwritable(e);
     }
-    // Thousands of small files: the disk may have several at once on their way.
-    folders.parallelStream()
-        .forEach(
-            run -> {
-              Optional<Stored> stored;
-              try {
-                stored = read(run);
-              } catch (IOException e) {
-                // Whatever it is, it may go on; to take it for damaged would be to end it.
-                log.error("{} is left alone until the next start: {}", run.path(), e.toString());
-                return;
-              }
-              synchronized (runs) {
-                stored.ifPresentOrElse(
-                    runs::add,
-                    () -> {
-                      if (run.exists()) {
-                        unreadable.add(run);
-                      }
-                    });
-              }
-            });
+    // Thousands of small files: the disk may have several at once on their way. Not as many as the
+    // machine has cores: some of the files may be large.
+    ExecutorService readers = Executors.newFixedThreadPool(READERS);
+    try {
+      List<CompletableFuture<Void>> reading =
+          folders.stream()
+              .map(
+                  run ->
+                      CompletableFuture.runAsync(
+                          () -> {
+                            Optional<Stored> stored;
+                            try {
+                              stored = read(run);
+                            } catch (IOException e) {
+                              // It may go on; to take it for damaged would be to end it.
+                              log.error(
+                                  "{} is left alone until the next start: {}",
+                                  run.path(),
+                                  e.toString());
+                              return;
+                            }
+                            synchronized (runs) {
+                              stored.ifPresentOrElse(
+                                  runs::add,
+                                  () -> {
+                                    if (run.exists()) {
+                                      unreadable.add(run);
+                                    }
+                                  });
+                            }
+                          },
+                          readers))
+              .toList();
+      reading.forEach(CompletableFuture::join);
+    } finally {
+      readers.shutdownNow();
+    }
     runs.sort(
         Comparator.comparingLong((Stored stored) -> stored.record.number())
             .thenComparing(stored -> stored.record.accepted()));
@@ -279,15 +302,20 @@ final class RunStore {
   // What lists show is in the content too, only longer.
   private Optional<RunSpec> readRequest(RunFolder run) throws IOException {
     try {
-      return Optional.of(
-          RunMessages.spec(RunCodeRequest.parseFrom(RecordFile.read(run.request()))));
+      return Optional.of(RunMessages.spec(message(run.request())));
     } catch (IOException | RuntimeException e) {
       throwUnlessDamaged(e);
       log.error("{} cannot be read: {}", run.request(), e.toString());
     }
+    // One at a time: these are large.
+    synchronized (this) {
+      return readContent(run);
+    }
+  }
+
+  private Optional<RunSpec> readContent(RunFolder run) throws IOException {
     try {
-      RunCodeRequest summary =
-          RunMessages.summary(RunCodeRequest.parseFrom(RecordFile.read(run.content())));
+      RunCodeRequest summary = RunMessages.summary(message(run.content()));
       setAside(run.request());
       disk.write(run.request(), summary.toByteArray());
       return Optional.of(RunMessages.spec(summary));
@@ -312,6 +340,10 @@ final class RunStore {
     if (e instanceof IOException io && !isDamage(e)) {
       throw io;
     }
+  }
+
+  private static RunCodeRequest message(Path file) throws IOException {
+    return REQUESTS.parseFrom(RecordFile.read(file));
   }
 
   // Nobody knows how far it was, so it counts as one that may have been started.

@@ -32,12 +32,15 @@ import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executor;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import org.slf4j.Logger;
@@ -48,6 +51,9 @@ public final class Runs implements AutoCloseable {
   private static final Logger log = LoggerFactory.getLogger(Runs.class);
   private static final long CONTENT_MEMORY = 64 << 20;
   private static final int MOST_ENDED = 20_000;
+  private static final int WAITING_CALLERS = 16;
+  private static final Duration CALLERS_PATIENCE = Duration.ofSeconds(10);
+  private static final int BUNDLE_CHECKS = 4;
   private static final Duration STOP_GRACE = Duration.ofSeconds(2);
   private static final Duration HOUSEKEEPING = Duration.ofSeconds(30);
 
@@ -121,6 +127,9 @@ public final class Runs implements AutoCloseable {
   private final AtomicLong nextNumber = new AtomicLong();
   private final Retention kept;
   private final RuntimeHealth health;
+  private final ExecutorService bundleChecks =
+      Executors.newFixedThreadPool(BUNDLE_CHECKS, daemonThreads("bundle-check"));
+  private final AtomicBoolean keepingHouse = new AtomicBoolean();
   private volatile boolean closed;
 
   private Runs(
@@ -161,7 +170,7 @@ public final class Runs implements AutoCloseable {
                 serverName, settings.services, settings.mounts, settings.supervisors, bundles),
             new RunStore(runsBelow(settings.stateFolder), durable),
             disk,
-            new ContentMemory(CONTENT_MEMORY),
+            new ContentMemory(CONTENT_MEMORY, WAITING_CALLERS, CALLERS_PATIENCE),
             new SpoolWatch(vitals),
             timer,
             Executors.newCachedThreadPool(daemonThreads("run-worker")),
@@ -232,6 +241,21 @@ public final class Runs implements AutoCloseable {
             RuntimeHealth.INTERVAL.toSeconds(),
             TimeUnit.SECONDS);
     return opened;
+  }
+
+  /**
+   * Does something later in the background, unless this is closed by then.
+   *
+   * @return does without it
+   */
+  Runnable later(Duration delay, Runnable task) {
+    try {
+      Future<?> timer =
+          parts.timer().schedule(() -> inBackground(task), delay.toNanos(), TimeUnit.NANOSECONDS);
+      return () -> timer.cancel(false);
+    } catch (RejectedExecutionException e) {
+      return () -> {};
+    }
   }
 
   // What a timer throws would be the last that it does.
@@ -318,19 +342,21 @@ public final class Runs implements AutoCloseable {
   }
 
   private Run accept(RunCodeRequest message) {
-    Runnable giveBack = parts.memory().take(message.getSerializedSize());
+    health
+        .problem(parts.threads())
+        .ifPresent(
+            why -> {
+              throw new BerthException(Reason.UNAVAILABLE, why);
+            });
+    // Both may take a while, for which nobody else should wait.
+    List<Launch.Bind> binds = parts.planner().binds(RunMessages.mounts(message));
+    Runnable giveBack = parts.memory().takeSoon(message.getSerializedSize());
     try {
       RunRequest request = RunRequest.of(message);
       RunSpec spec = request.spec();
       String id = "run-" + HexFormat.of().toHexDigits(random.nextLong(), 10);
       RunFolder folder = parts.store().folderOf(id);
-      health
-          .problem(parts.threads())
-          .ifPresent(
-              why -> {
-                throw new BerthException(Reason.UNAVAILABLE, why);
-              });
-      parts.runtime().check(parts.planner().plan(id, folder, spec, Optional.empty()));
+      parts.runtime().check(parts.planner().plan(id, folder, spec, binds, Optional.empty()));
       spec.reservationId().ifPresent(parts.reservations()::check);
       parts.reservations().check(spec.gpus(), spec.ports(), spec.waitAtMost());
       parts.disk().check("a run");
@@ -453,6 +479,11 @@ public final class Runs implements AutoCloseable {
     return parts.threads();
   }
 
+  /** Where uploaded bundles are checked, a few at a time: what they unpack to may be large. */
+  Executor bundleChecks() {
+    return bundleChecks;
+  }
+
   /** Opens the output of a run that is over. */
   Spool pastOutput(Run run) {
     return new Spool(run.folder(), parts.spoolWatch());
@@ -512,6 +543,7 @@ public final class Runs implements AutoCloseable {
       Thread.currentThread().interrupt();
     }
     parts.threads().shutdown();
+    bundleChecks.shutdown();
     parts.spoolWatch().close();
   }
 
@@ -573,7 +605,11 @@ public final class Runs implements AutoCloseable {
     RunStore.setAside(folder.path());
   }
 
-  private void keepHouse() {
+  // Never twice at once: to look at the disk may take longer than it is until the next time.
+  void keepHouse() {
+    if (!keepingHouse.compareAndSet(false, true)) {
+      return;
+    }
     try {
       List<Run> over = new ArrayList<>();
       Set<String> needed = new HashSet<>();
@@ -590,6 +626,8 @@ public final class Runs implements AutoCloseable {
       if (!closed) {
         log.warn("keeping house failed: {}", e.getMessage());
       }
+    } finally {
+      keepingHouse.set(false);
     }
   }
 

@@ -27,6 +27,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.OptionalInt;
 import java.util.Random;
+import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -142,7 +143,7 @@ class TornClustersTest {
             TornClustersTest::noRegistries,
             Clusters.Timing.usual());
     try (Clusters clusters = Clusters.open(settings, files, (digest, into) -> {}, new Metrics())) {
-      List<ClusterStatus> all = clusters.list();
+      List<ClusterStatus> all = clusters.list(UnaryOperator.identity());
       assertThat(all).extracting(ClusterStatus::getName).containsExactlyInAnyOrder("torn", "whole");
       ClusterStatus other =
           all.stream().filter(one -> one.getName().equals("whole")).findFirst().orElseThrow();
@@ -195,7 +196,9 @@ class TornClustersTest {
     for (int i = 0; i < 2; i++) {
       try (Clusters clusters =
           Clusters.open(settings, files, (digest, into) -> {}, new Metrics())) {
-        assertThat(clusters.list()).extracting(ClusterStatus::getName).containsExactly("whole");
+        assertThat(clusters.list(UnaryOperator.identity()))
+            .extracting(ClusterStatus::getName)
+            .containsExactly("whole");
       }
       assertThat(torn.path().resolve("state/status")).exists();
     }

@@ -628,7 +628,7 @@ class BundlesTest {
     bundles =
         new Bundles(
             store,
-            new Bundles.Limits(MEBIBYTE, MEBIBYTE, first.length - 1),
+            new Bundles.Limits(MEBIBYTE, MEBIBYTE, first.length + 100),
             Disks.roomy(folder),
             Disks.durable());
     upload(first);
@@ -637,9 +637,60 @@ class BundlesTest {
         .hasMessage(
             "an upload is refused: the bundles on this server have "
                 + first.length
-                + " bytes, "
-                + (first.length - 1)
-                + " are allowed (--keep-bytes); old ones are deleted when nobody needs them");
+                + " bytes and would have more than the "
+                + (first.length + 100)
+                + " that are allowed (--keep-bytes); old ones are deleted when nobody needs them");
+  }
+
+  @Test
+  void uploadsAtTheSameTimeHaveTheLimitTogether() {
+    bundles =
+        new Bundles(
+            store,
+            new Bundles.Limits(MEBIBYTE, MEBIBYTE, 100_000),
+            Disks.roomy(folder),
+            Disks.durable());
+    byte[] half = new byte[50_000];
+    try (Upload first = bundles.begin("0".repeat(64))) {
+      first.write(ByteBuffer.wrap(half));
+      try (Upload second = bundles.begin("1".repeat(64))) {
+        second.write(ByteBuffer.wrap(half));
+        assertThatThrownBy(() -> first.write(ByteBuffer.wrap(new byte[1])))
+            .hasMessageStartingWith("an upload is refused: the bundles on this server have 100000");
+      }
+      first.write(ByteBuffer.wrap(half));
+    }
+    byte[] tar = new Tars().file("a", "x".repeat(80_000)).bytes();
+    upload(tar);
+    bundles.delete(Tars.sha256(tar), Instant.now().plusSeconds(60));
+    upload(tar);
+  }
+
+  @Test
+  void thereAreNoMoreBundlesThanMayBeAndOldOnesMakeRoom() throws IOException {
+    bundles =
+        new Bundles(
+            store,
+            new Bundles.Limits(MEBIBYTE, MEBIBYTE, Long.MAX_VALUE, 4),
+            Disks.roomy(folder),
+            Disks.durable());
+    Instant now = Instant.now();
+    String[] digests = new String[4];
+    for (int i = 0; i < digests.length; i++) {
+      digests[i] = upload(new Tars().file("a" + i, "x").bytes()).digest();
+      Instant used = now.minus(Duration.ofHours(10 - i));
+      Files.setLastModifiedTime(store.resolve(digests[i]), FileTime.from(used));
+    }
+    assertThatThrownBy(() -> bundles.begin("0".repeat(64)))
+        .hasMessageStartingWith("an upload is refused: there are 4 bundles on this server")
+        .extracting("reason")
+        .isEqualTo(Reason.EXHAUSTED);
+
+    new Retention(Duration.ofDays(7), Long.MAX_VALUE, 10, bundles)
+        .clear(List.of(), Set.of(digests[0]), now, run -> {});
+
+    assertThat(store.toFile().list()).containsExactlyInAnyOrder(digests[0], digests[3]);
+    bundles.begin("0".repeat(64)).close();
   }
 
   private Bundle upload(byte[] packed) {

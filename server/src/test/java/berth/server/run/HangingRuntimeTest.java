@@ -20,8 +20,11 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalLong;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Predicate;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -91,6 +94,24 @@ class HangingRuntimeTest {
         .isEqualTo(Reason.UNAVAILABLE);
   }
 
+  /** The first time is at the start; here it hangs. */
+  @Test
+  void houseIsNotKeptTwiceAtOnce() throws Exception {
+    assertThat(runtime.reaping.await(60, TimeUnit.SECONDS)).isTrue();
+
+    CompletableFuture.runAsync(runs::keepHouse).get(60, TimeUnit.SECONDS);
+
+    assertThat(runtime.reaped).hasValue(1);
+    released.countDown();
+    await()
+        .atMost(PATIENCE)
+        .until(
+            () -> {
+              runs.keepHouse();
+              return runtime.reaped.get() > 1;
+            });
+  }
+
   private Run submit() {
     RunCodeRequest request =
         RunCodeRequest.newBuilder()
@@ -107,6 +128,8 @@ class HangingRuntimeTest {
   private static final class Hanging extends ForwardingRuntime {
     private final CountDownLatch released;
     private final CountDownLatch peakAsked = new CountDownLatch(1);
+    private final CountDownLatch reaping = new CountDownLatch(1);
+    private final AtomicInteger reaped = new AtomicInteger();
     private volatile Optional<String> problem = Optional.empty();
     private volatile boolean hangs;
 
@@ -129,6 +152,14 @@ class HangingRuntimeTest {
         hang();
       }
       return problem;
+    }
+
+    @Override
+    public void reap(Predicate<String> knownRun) {
+      reaped.incrementAndGet();
+      reaping.countDown();
+      hang();
+      super.reap(knownRun);
     }
 
     @Override

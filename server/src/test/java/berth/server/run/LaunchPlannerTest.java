@@ -214,17 +214,18 @@ class LaunchPlannerTest {
     // Only root can give files to somebody else.
     int other = uid == 0 ? 4711 : uid;
 
-    planner.bringCode(
-        new RunFolder(folder.resolve("run-a")),
-        RunMessages.spec(
-            RunCodeRequest.newBuilder()
-                .setImage("a:1")
-                .setBundle(Tars.sha256(tar))
-                .setUser(UserId.newBuilder().setUid(other).setGid(gid))
-                .putFiles("train.py", ByteString.copyFromUtf8("new"))
-                .putFiles("link", ByteString.copyFromUtf8("a file"))
-                .putFiles("conf/tf.json", ByteString.copyFromUtf8("{}"))
-                .build()));
+    RunFolder run = new RunFolder(folder.resolve("run-a"));
+    RunCodeRequest.Builder request =
+        RunCodeRequest.newBuilder()
+            .setImage("a:1")
+            .setBundle(Tars.sha256(tar))
+            .setUser(UserId.newBuilder().setUid(other).setGid(gid))
+            .putFiles("train.py", ByteString.copyFromUtf8("new"))
+            .putFiles("link", ByteString.copyFromUtf8("a file"))
+            .putFiles("conf/tf.json", ByteString.copyFromUtf8("{}"));
+    planner.bringBundle(run, new RunSpec.Code.Bundle(Tars.sha256(tar)));
+    planner.bringFiles(run, RunMessages.spec(request.build()));
+    planner.handOver(plan(request));
 
     assertThat(work.resolve("train.py")).hasContent("new");
     assertThat(work.resolve("lib/a.py")).hasContent("a");
@@ -247,13 +248,9 @@ class LaunchPlannerTest {
 
     assertThatThrownBy(
             () ->
-                planner.bringCode(
+                planner.bringBundle(
                     new RunFolder(folder.resolve("run-a")),
-                    RunMessages.spec(
-                        RunCodeRequest.newBuilder()
-                            .setImage("a:1")
-                            .setBundle(Tars.sha256(tar))
-                            .build())))
+                    new RunSpec.Code.Bundle(Tars.sha256(tar))))
         .hasMessageContaining("is in the way of a folder");
 
     assertThat(work).doesNotExist();
@@ -297,10 +294,12 @@ class LaunchPlannerTest {
   }
 
   private Launch plan(RunCodeRequest.Builder request) {
+    RunSpec spec = RunMessages.spec(request.build());
     return planner.plan(
         "run-a",
         new RunFolder(folder.resolve("run-a")),
-        RunMessages.spec(request.build()),
+        spec,
+        planner.binds(spec.mounts()),
         Optional.empty());
   }
 }

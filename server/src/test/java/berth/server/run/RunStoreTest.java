@@ -15,6 +15,7 @@ import berth.v1.Owner;
 import berth.v1.RunCodeRequest;
 import berth.v1.Source;
 import com.google.protobuf.ByteString;
+import com.google.protobuf.UnknownFieldSet;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -104,6 +105,28 @@ class RunStoreTest {
     assertThat(store.whole(store.folderOf(QUEUED)).env()).containsEntry("SECRET", "secret");
     assertThat(byId(store.load()).get(ENDED).spec()).isEmpty();
     assertThat(store.shown(store.folderOf(ENDED)).name()).isEqualTo(ENDED);
+  }
+
+  /** As versions kept them that dropped nothing. */
+  @Test
+  void whatNobodyKnowsInAKeptRequestIsDropped() throws IOException {
+    UnknownFieldSet unknown =
+        UnknownFieldSet.newBuilder()
+            .addField(
+                5000,
+                UnknownFieldSet.Field.newBuilder()
+                    .addLengthDelimited(ByteString.copyFrom(new byte[1 << 20]))
+                    .build())
+            .build();
+    RunCodeRequest.Builder large = request(QUEUED).toBuilder().setUnknownFields(unknown);
+    large.getOwnerBuilder().setUnknownFields(unknown);
+    RunFolder run = store.folderOf(QUEUED);
+    durable.write(run.content(), large.build().toByteArray());
+    Files.write(run.request(), new byte[0]);
+
+    assertThat(byId(store.load()).get(QUEUED).spec().orElseThrow().name()).isEqualTo(QUEUED);
+
+    assertThat(Files.size(run.request())).isLessThan(10_000);
   }
 
   @Test

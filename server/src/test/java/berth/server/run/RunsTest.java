@@ -30,7 +30,9 @@ import berth.v1.Source;
 import berth.v1.UserId;
 import berth.v1.WaitTime;
 import com.google.protobuf.ByteString;
+import java.io.FileInputStream;
 import java.io.IOException;
+import java.io.RandomAccessFile;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -46,6 +48,7 @@ import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
@@ -914,6 +917,79 @@ class RunsTest {
 
   private static List<String> idsOf(ListRunsResponse page) {
     return page.getRunsList().stream().map(berth.v1.Run::getRunId).toList();
+  }
+
+  /** Bundles that take as long to read as the test wants: pipes in the place of their files. */
+  @Test
+  void othersAreAcceptedWhileRunsWithMuchContentUnpackTheirBundles() throws Exception {
+    ByteString most = ByteString.copyFrom(new byte[4 << 20]);
+    List<Run> unpacking = new ArrayList<>();
+    List<RandomAccessFile> pipes = new ArrayList<>();
+    List<byte[]> tars = new ArrayList<>();
+    try {
+      // With a fourth, more than all of the memory.
+      for (int i = 0; i < 3; i++) {
+        byte[] tar = new Tars().file("number", i + "\n").bytes();
+        tars.add(tar);
+        pipes.add(pipeFor(tar));
+        unpacking.add(
+            runs.submit(
+                    RunCodeRequest.newBuilder()
+                        .setBundle(Tars.sha256(tar))
+                        .addAllCommand(List.of("cat", "number"))
+                        .putFiles("large", most)
+                        .setDetached(true)
+                        .build())
+                .run());
+      }
+      for (int i = 0; i < 3; i++) {
+        RandomAccessFile pipe = pipes.get(i);
+        FileInputStream unread = new FileInputStream(pipe.getFD());
+        pipe.write(tars.get(i), 0, 1);
+        await().atMost(PATIENCE.multipliedBy(3)).until(() -> unread.available() == 0);
+      }
+
+      Run other =
+          CompletableFuture.supplyAsync(
+                  () ->
+                      runs.submit(
+                              request("wc -c < large", true).toBuilder()
+                                  .putFiles("large", most)
+                                  .build())
+                          .run())
+              .get(60, TimeUnit.SECONDS);
+
+      assertThat(end(other).reason()).isEqualTo(ExitReason.FINISHED);
+      assertThat(output(other).strip()).isEqualTo("" + most.size());
+      for (int i = 0; i < 3; i++) {
+        Files.delete(bundle(tars.get(i)));
+        Files.write(bundle(tars.get(i)), tars.get(i));
+        pipes.get(i).write(tars.get(i), 1, tars.get(i).length - 1);
+      }
+    } finally {
+      for (RandomAccessFile pipe : pipes) {
+        pipe.close();
+      }
+    }
+    for (int i = 0; i < 3; i++) {
+      assertThat(end(unpacking.get(i)).reason()).isEqualTo(ExitReason.FINISHED);
+      assertThat(output(unpacking.get(i))).isEqualTo(i + "\n");
+    }
+  }
+
+  private RandomAccessFile pipeFor(byte[] tar) throws Exception {
+    try (Bundles.Upload upload = runs.bundles().begin(Tars.sha256(tar))) {
+      upload.write(ByteBuffer.wrap(tar));
+      upload.finish();
+    }
+    Path file = bundle(tar);
+    Files.delete(file);
+    assertThat(new ProcessBuilder("mkfifo", file.toString()).start().waitFor()).isZero();
+    return new RandomAccessFile(file.toFile(), "rw");
+  }
+
+  private Path bundle(byte[] tar) {
+    return OneServer.state(folder).resolve("bundles").resolve(Tars.sha256(tar));
   }
 
   @Test
