@@ -11,13 +11,16 @@ import berth.v1.RunState;
 import berth.v1.Source;
 import berth.v1.WaitTime;
 import com.google.protobuf.ByteString;
+import com.google.protobuf.UnknownFieldSet;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -62,6 +65,51 @@ class LargeRunsTest {
       Heard first = server.attach(waiting.get(0), 0);
       assertThat(first.exited().getExitCode()).isZero();
       assertThat(first.outText()).isEqualTo("it is 0\n");
+      server.assertNothingLeft();
+    }
+  }
+
+  /** Fields of a later version, or of somebody who means no good. */
+  @Test
+  void whatNobodyKnowsInRequestsIsNotKeptOverAStart() throws Exception {
+    Path own = Files.createDirectory(folder.resolve("unknown"));
+    try (RunServer server =
+        new RunServer(own, "--runtime", "process", "--allow-root", "--simulate-gpus", "1")) {
+      Heard holder =
+          server.run(
+              detached(
+                  RunCodeRequest.newBuilder()
+                      .addAllCommand(List.of("sleep", "1000"))
+                      .setGpus(one())));
+      await().atMost(PATIENCE).until(() -> state(server, holder) == RunState.RUN_STATE_RUNNING);
+      UnknownFieldSet unknown =
+          UnknownFieldSet.newBuilder()
+              .addField(
+                  5000,
+                  UnknownFieldSet.Field.newBuilder()
+                      .addLengthDelimited(ByteString.copyFrom(new byte[15 << 20]))
+                      .build())
+              .build();
+      List<String> waiting = new ArrayList<>();
+      for (int i = 0; i < RUNS; i++) {
+        RunCodeRequest.Builder request =
+            RunCodeRequest.newBuilder().addCommand("true").setGpus(one());
+        request.getLimitsBuilder().setUnknownFields(unknown);
+        waiting.add(server.run(detached(request)).runId());
+      }
+
+      try (Stream<Path> files = Files.walk(own)) {
+        List<Path> requests =
+            files.filter(file -> file.getFileName().toString().equals("request")).toList();
+        assertThat(requests).hasSize(RUNS + 1);
+        assertThat(requests).allSatisfy(file -> assertThat(Files.size(file)).isLessThan(10_000));
+      }
+      server.kill();
+      server.start();
+
+      assertThat(ids(server, RunState.RUN_STATE_QUEUED)).isEqualTo(waiting);
+      waiting.forEach(id -> cancel(server, id));
+      cancel(server, holder.runId());
       server.assertNothingLeft();
     }
   }
