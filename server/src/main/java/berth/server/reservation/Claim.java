@@ -21,7 +21,8 @@ import java.util.function.Consumer;
 /**
  * The taking of GPU locks for one request, by the rules that all processes of the machine share:
  * wait for our turn, take the system lock, then the GPUs. Whoever has the system lock keeps it
- * until it has all its GPUs, so nobody overtakes, and what it gathered meanwhile it keeps.
+ * until it has all its GPUs, so nobody overtakes, and what it gathered meanwhile it keeps; except
+ * while something is wrong with this server, when it waits with its place in the line alone.
  *
  * <p>One thread runs it; any thread may cancel it. Nothing polls: a wait for a lock is a thread in
  * the kernel, and the rest are events.
