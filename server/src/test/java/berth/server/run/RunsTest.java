@@ -522,6 +522,7 @@ class RunsTest {
     await().atMost(PATIENCE).until(() -> value(metrics, "berth_run_output_bytes_total") == 7);
     stop();
     start();
+    await().atMost(PATIENCE).until(() -> runs.find(run.id()).liveOutput().isPresent());
     assertThat(value(metrics, "berth_run_output_bytes_total")).isEqualTo(0);
     touch(gate);
     end(runs.find(run.id()));
