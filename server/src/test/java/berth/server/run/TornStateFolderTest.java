@@ -417,7 +417,14 @@ class TornStateFolderTest {
       } catch (InterruptedException e) {
         throw new AssertionError(e);
       }
-      reservations = OneServer.reservations(folder, gpus, durable, metrics);
+      // A process that the one before was just starting has its descriptors, and so its lock, for
+      // a moment.
+      reservations =
+          await()
+              .atMost(PATIENCE)
+              .pollDelay(Duration.ZERO)
+              .ignoreException(BerthException.class)
+              .until(() -> OneServer.reservations(folder, gpus, durable, metrics), held -> true);
       runs =
           Runs.open(
               OneServer.settings(folder, Disks.PLENTY),
