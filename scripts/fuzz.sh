@@ -6,6 +6,7 @@
 #   --target NAME   only this one, such as Bundles; may be given more than once
 #   --jobs N        how many targets at once (default: 1)
 #   --together      all targets in one process, so that Jazzer starts once: a look at each, for scripts/test.sh
+#   --compiled      without Gradle: 'gradle :fuzz:fuzzArguments' was called before
 #   --list          names the targets
 # What it learns is kept in fuzz/build/fuzz, and the next run goes on from there. GRADLE=... runs another Gradle than the
 # one on the PATH.
@@ -13,7 +14,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/prerequisites.sh
 
-usage() { sed -n 's/^# \{0,1\}//; 2,11p' "$0"; }
+usage() { sed -n 's/^# \{0,1\}//; 2,12p' "$0"; }
 
 # What is guided by coverage: our own code, and the libraries that read for us.
 instrumented='berth.**:org.apache.commons.compress.archivers.tar.**:org.snakeyaml.**:com.google.gson.**'
@@ -29,6 +30,7 @@ names() { sources | sed 's|.*/||; s|FuzzTest\.java$||'; }
 minutes=5
 runs=
 jobs=1
+compiled=false
 targets=()
 while [ $# -gt 0 ]; do
   case $1 in
@@ -48,6 +50,10 @@ while [ $# -gt 0 ]; do
       instrumented='berth.**'
       shift
       ;;
+    --compiled)
+      compiled=true
+      shift
+      ;;
     --list)
       names
       exit 0
@@ -65,9 +71,9 @@ done
 [ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(names)
 
 parts=(jdk)
-[ -n "${GRADLE:-}" ] || parts+=(gradle)
+$compiled || [ -n "${GRADLE:-}" ] || parts+=(gradle)
 require "${parts[@]}"
-step "Compiling the targets" "${GRADLE:-gradle}" --no-daemon -q :fuzz:fuzzArguments
+$compiled || step "Compiling the targets" "${GRADLE:-gradle}" --no-daemon -q :fuzz:fuzzArguments
 
 if [ -n "$runs" ]; then
   # The time: else Jazzer ends after five minutes.
@@ -97,16 +103,17 @@ number() { sed -n "s/^stat::$2: *//p" "fuzz/build/fuzz/$1/log" | tail -n 1; }
 
 # Says what has become of a target.
 report() {
-  local name=$1 result=$2 place=fuzz/build/fuzz/$1 finding
+  local name=$1 result=$2 place=fuzz/build/fuzz/$1 finding inputs
   rm -rf "$place/tmp"
   finding=$(find "$place/findings" -type f ! -name '*.java' ! -name 'slow-unit*' | head -n 1)
-  if [ "$result" -eq 0 ] && [ -z "$finding" ]; then
-    printf '%-24s %10d inputs, %6d a second, no finding\n' "$name" "$(number "$name" number_of_executed_units)" \
-      "$(number "$name" average_exec_per_sec)"
+  inputs=$(number "$name" number_of_executed_units)
+  # One that tried nothing has shown nothing.
+  if [ "$result" -eq 0 ] && [ -z "$finding" ] && [ "${inputs:-0}" -gt 0 ]; then
+    printf '%-24s %10d inputs, %6d a second, no finding\n' "$name" "$inputs" "$(number "$name" average_exec_per_sec)"
     return 0
   fi
   failed=$((failed + 1))
-  printf '%-24s FAILED after %s inputs\n' "$name" "$(number "$name" number_of_executed_units)"
+  printf '%-24s FAILED after %d inputs\n' "$name" "${inputs:-0}"
   grep -m 1 -A 8 -E '^== Java Exception|^ERROR|^Exception in' "$place/log" | sed 's/^/  /' || tail -n 5 "$place/log"
   printf '  input: %s\n  log: %s\n' "${finding:-none}" "$place/log"
 }

@@ -29,53 +29,107 @@ build_images() {
   return $result
 }
 
-# As somebody would who uses the library: in a build of its own, from a repository.
-compile_example() {
-  "$gradle" --no-daemon -q --parallel publish &&
-    "$gradle" --no-daemon -q -p examples/java-library clean classes
+# Everything that the steps below run: one start of Gradle rather than five. The example is built as somebody would who uses
+# the library: in a build of its own, from a repository.
+compile() {
+  "$gradle" --no-daemon -q testClasses installDist junitArguments :fuzz:fuzzArguments publish
+}
+compile_example() { "$gradle" --no-daemon -q -p examples/java-library clean classes; }
+
+# Runs tests of a module in place of the shell, so that whoever ends it ends the tests; without Gradle, which would only
+# wait for them. Arguments: the module, the folder below build for the reports, and further options of JUnit's launcher.
+junit() {
+  local module=$1 reports=$2
+  shift 2
+  cd "$module"
+  # Java names files in the characters of its locale. No test may look for registries on the network that it runs in.
+  export LC_ALL=C.UTF-8 BERTH_REGISTRY=none
+  exec "$JAVA_HOME/bin/java" @build/junit.args "$@" --reports-dir "build/$reports"
 }
 
-# Runs tests with Gradle. --continue: one failing module must not hide the results of the others. --parallel: most of their
-# time they wait.
-test_modules() {
-  "$gradle" --no-daemon -q --continue --parallel "$@" 2>&1 | grep -v 'Malformed class file'
+# Runs all tests of a module, or those that the options leave.
+test_module() {
+  local module=$1 reports=$2
+  shift 2
+  (junit "$module" "$reports" --scan-classpath=build/classes/java/test --include-classname='.*Test' "$@")
 }
 
-# The end-to-end tests with containers, in a process of their own beside the others of `client`: together they would take
-# twice as long.
-test_with_containers() {
-  # In place of the shell, so that whoever ends it ends the tests.
-  cd client
-  BERTH_REGISTRY=none exec "$JAVA_HOME/bin/java" @build/junit.args --scan-classpath=build/classes/java/test \
-    --include-classname='.*Test' --include-tag docker --reports-dir build/test-results-docker
+# Two lanes beside each other, because tests wait most of their time. They take about as long, and each that runs has a
+# process of its own: what a test does to its process concerns no other module.
+# The end-to-end tests with containers, and what else takes a minute.
+lane_of_containers() {
+  local failed=0
+  test_module client test-results-docker --include-tag docker || failed=1
+  step "Compiling the example project against the published library" compile_example || touch "$lanes/example-failed"
+  # The kept inputs are among the tests; this looks for new ones.
+  step "Fuzzing for a minute" scripts/fuzz.sh --compiled --together --minutes 1 || touch "$lanes/fuzzing-failed"
+  return $failed
 }
 
-# The tests of a module that failed, as CLASS.NAME.
+# All other tests. The small modules are beside the large one.
+lane_of_modules() {
+  local failed=0 small
+  (
+    failed=0
+    for module in proto registry fuzz; do
+      test_module $module test-results || failed=1
+    done
+    exit $failed
+  ) >"$lanes/small" 2>&1 &
+  small=$!
+  test_module server test-results || failed=1
+  wait $small || failed=1
+  cat "$lanes/small"
+  test_module client test-results --exclude-tag docker || failed=1
+  return $failed
+}
+
+# Ends a process and all that it has started.
+end() {
+  local child
+  for child in $(pgrep -P "$1"); do
+    end "$child"
+  done
+  kill "$1" 2>/dev/null || true
+}
+
+# What runs in the background would go on without this script.
+leave() {
+  local job
+  for job in $(jobs -p); do
+    end "$job"
+  done
+  wait
+  rm -r "$lanes"
+}
+
+# The tests of a module that failed, as CLASS#NAME.
 failed_tests() {
   find "$1" -path '*/build/test-results*/*.xml' -exec awk '
     /<testcase / { test = $0; sub(/.* classname="/, "", test); sub(/".*/, "", test)
       name = $0; sub(/.*<testcase name="/, "", name); sub(/".*/, "", name) }
-    /<(failure|error)[ >]/ { print test "." name }' {} +
+    /<(failure|error)[ >]/ { print test "#" name }' {} +
 }
 
-# Real engines, real etcd and real browsers on a busy machine: the classes of a module that failed run once more, with
+# How JUnit's launcher is told of tests that failed, a line for each: by method where it takes no arguments, also if it ran
+# more than once, and else, as with a class that could not even begin, by class.
+selectors() {
+  sed -E 's/^([^#]*)#([A-Za-z0-9_]+)\(\)(\[[0-9]+\])*$/--select-method=\1#\2/; t; s/#.*//; s/^/--select-class=/' | sort -u
+}
+
+# Real engines, real etcd and real browsers on a busy machine: the tests of a module that failed run once more, with
 # nothing beside them. What fails then too has failed; what does not is told as unstable, for somebody to mend.
 try_again() {
-  local module=$1 failed=$2 class selected=()
-  while read -r class; do
-    selected+=(--select-class "$class")
-  done < <(sed 's/\.[^.]*(.*//; s/\$.*//' <<<"$failed" | sort -u)
-  (
-    cd "$module"
-    BERTH_REGISTRY=none "$JAVA_HOME/bin/java" @build/junit.args "${selected[@]}" --reports-dir build/test-results-again
-  )
+  local selected
+  mapfile -t selected < <(selectors <<<"$2")
+  (junit "$1" test-results-again "${selected[@]}")
 }
 
 # Prints lines with a word before each.
 tell() {
   local word=$1 line
   while read -r line; do
-    printf '%s: %s\n' "$word" "$line"
+    printf '%s: %s\n' "$word" "${line/\#/.}"
   done <<<"$2"
 }
 
@@ -93,24 +147,26 @@ step "Linting scripts" shellcheck -x scripts/*.sh dockerfiles/*/*.sh examples/*.
   steps_failed=$((steps_failed + 1))
 step "Linting Dockerfiles" scripts/lint-dockerfiles.sh || steps_failed=$((steps_failed + 1))
 step "Checking the format of Java files" "$gradle" --no-daemon -q checkFormat || steps_failed=$((steps_failed + 1))
-build_images || steps_failed=$((steps_failed + 1))
-if step "Compiling with all lint warnings as errors" "$gradle" --no-daemon -q testClasses installDist; then
-  step "Compiling the example project against the published library" compile_example || steps_failed=$((steps_failed + 1))
-  "$gradle" --no-daemon -q junitArguments || steps_failed=$((steps_failed + 1))
+lanes=$(mktemp -d)
+trap leave EXIT
+trap 'exit 130' INT TERM
+# Beside the images, which come from elsewhere.
+(step "Compiling with all lint warnings as errors" compile) 2>"$lanes/compiling" &
+compiling=$!
+(build_images) || steps_failed=$((steps_failed + 1))
+if wait "$compiling"; then
+  cat "$lanes/compiling" >&2
   lanes_failed=0
-  test_modules test -x :client:test -x :client:junit || lanes_failed=$((lanes_failed + 1))
-  container_log=$(mktemp)
-  test_with_containers >"$container_log" 2>&1 &
+  lane_of_containers >"$lanes/containers" 2>&1 &
   containers=$!
-  trap 'kill "$containers" 2>/dev/null; wait "$containers"' EXIT
-  test_modules -Pclient.without=docker :client:test || lanes_failed=$((lanes_failed + 1))
+  lane_of_modules || lanes_failed=$((lanes_failed + 1))
   wait "$containers" || lanes_failed=$((lanes_failed + 1))
-  trap - EXIT
-  cat "$container_log"
-  rm "$container_log"
-  # The kept inputs are among the tests; this looks for new ones.
-  step "Fuzzing for a minute" scripts/fuzz.sh --together --minutes 1 || steps_failed=$((steps_failed + 1))
+  cat "$lanes/containers"
+  for step in example fuzzing; do
+    [ ! -e "$lanes/$step-failed" ] || steps_failed=$((steps_failed + 1))
+  done
 else
+  cat "$lanes/compiling" >&2
   steps_failed=$((steps_failed + 1))
 fi
 

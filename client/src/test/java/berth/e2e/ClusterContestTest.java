@@ -76,7 +76,7 @@ class ClusterContestTest {
   }
 
   @ParameterizedTest
-  @CsvSource({"2, 40", "10, 10"})
+  @CsvSource({"2, 15", "10, 4"})
   @Timeout(value = 10, unit = TimeUnit.MINUTES)
   void allFinishAndNoneWaitsWithSomethingInItsHands(int clusters, int rounds) {
     ClusterReferee referee = new ClusterReferee();

@@ -345,6 +345,11 @@ class ClusterFaultsTest {
 
       disks.get(machine).fill();
       training.kill(worker);
+      // It hears of that in its own time, and then tries to write it down until it can: what it
+      // has begun to write stays there.
+      Path begun =
+          machine.state().resolve("clusters").resolve(cluster.id()).resolve("state/status.new");
+      await().atMost(PATIENCE).during(Duration.ofSeconds(2)).until(() -> Files.exists(begun));
       await()
           .atMost(PATIENCE)
           .until(

@@ -17,13 +17,11 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** A disk that fills up in each state of a run: nothing is lost that was accepted. */
-@Tag("docker")
 @Timeout(value = 5, unit = TimeUnit.MINUTES)
 class FullDiskRunsTest {
   private static final Duration PATIENCE = Duration.ofMinutes(2);

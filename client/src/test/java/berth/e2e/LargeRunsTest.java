@@ -21,17 +21,17 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** As many runs with as much code as nobody's memory holds. */
-@Tag("docker")
 @Timeout(value = 15, unit = TimeUnit.MINUTES)
 class LargeRunsTest {
   private static final Duration PATIENCE = Duration.ofMinutes(3);
-  private static final int RUNS = 40;
+  private static final int WAITING = 40;
+  // Each of them takes the time of a program.
+  private static final int OVER = 10;
 
   @TempDir private static Path folder;
 
@@ -40,7 +40,7 @@ class LargeRunsTest {
     try (RunServer server =
         new RunServer(folder, "--runtime", "process", "--allow-root", "--simulate-gpus", "1")) {
       List<String> over = new ArrayList<>();
-      for (int i = 0; i < RUNS; i++) {
+      for (int i = 0; i < OVER; i++) {
         Heard heard = server.run(large("exit 3"));
         over.add(heard.runId());
         assertThat(heard.exited().getExitCode()).isEqualTo(3);
@@ -48,7 +48,7 @@ class LargeRunsTest {
       Heard holder = server.run(detached(large("exec sleep 1000").setGpus(one())));
       await().atMost(PATIENCE).until(() -> state(server, holder) == RunState.RUN_STATE_RUNNING);
       List<String> waiting = new ArrayList<>();
-      for (int i = 0; i < RUNS; i++) {
+      for (int i = 0; i < WAITING; i++) {
         waiting.add(server.run(detached(large("echo it is $NV_GPU").setGpus(one()))).runId());
       }
 
@@ -60,7 +60,7 @@ class LargeRunsTest {
       await()
           .atMost(PATIENCE)
           .untilAsserted(() -> assertThat(inTheirPlaces(server)).isEqualTo(waiting));
-      waiting.subList(1, RUNS).forEach(id -> cancel(server, id));
+      waiting.subList(1, WAITING).forEach(id -> cancel(server, id));
       cancel(server, holder.runId());
       Heard first = server.attach(waiting.get(0), 0);
       assertThat(first.exited().getExitCode()).isZero();
@@ -123,7 +123,7 @@ class LargeRunsTest {
 
   /** Who waits, by how many are before them. */
   private static List<String> inTheirPlaces(RunServer server) {
-    String[] places = new String[RUNS];
+    String[] places = new String[WAITING];
     Arrays.fill(places, "");
     for (Run run : server.runs().listRuns(RunServer.TIMEOUT).getRunsList()) {
       if (run.getState() == RunState.RUN_STATE_QUEUED) {

@@ -17,12 +17,10 @@ import java.util.List;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** What plain processes may do whose server is root. */
-@Tag("docker")
 class ProcessPrivilegesTest {
   private static final UserId NOBODY = UserId.newBuilder().setUid(65534).setGid(65534).build();
 

@@ -1,9 +1,13 @@
 package berth.e2e;
 
+import static org.awaitility.Awaitility.await;
+
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.time.Duration;
 
 /**
  * A file system of its own for a folder, with little room, until it is closed. The folder has again
@@ -11,6 +15,8 @@ import java.nio.file.Path;
  */
 final class TmpfsDisk implements AutoCloseable {
   private static final String SIZE = "16m";
+  private static final Duration PATIENCE = Duration.ofMinutes(1);
+  private static final Duration QUIET = Duration.ofMillis(500);
 
   private final Path folder;
   private final Path ballast;
@@ -21,10 +27,21 @@ final class TmpfsDisk implements AutoCloseable {
     checked("mount", "-t", "tmpfs", "-o", "size=" + SIZE, "small-disk", folder.toString());
   }
 
-  /** Leaves no room for anybody. */
-  void fill() throws IOException {
+  /**
+   * Leaves no room for anybody: what others make free meanwhile, as by replacing a file that they
+   * had written before, is taken too. A page of it would do for a small file to be replaced again
+   * and again.
+   */
+  void fill() {
+    await().atMost(PATIENCE).during(QUIET).until(() -> take() == 0);
+  }
+
+  /** Takes what is free, and returns how many bytes that were. */
+  private long take() throws IOException {
+    long before = Files.exists(ballast) ? Files.size(ballast) : 0;
     byte[] page = new byte[4096];
-    try (OutputStream out = Files.newOutputStream(ballast)) {
+    try (OutputStream out =
+        Files.newOutputStream(ballast, StandardOpenOption.CREATE, StandardOpenOption.APPEND)) {
       while (true) {
         out.write(page);
       }
@@ -33,6 +50,7 @@ final class TmpfsDisk implements AutoCloseable {
         throw e;
       }
     }
+    return Files.size(ballast) - before;
   }
 
   /** Makes room again. */

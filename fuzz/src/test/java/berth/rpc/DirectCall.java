@@ -17,7 +17,7 @@ import java.util.concurrent.TimeUnit;
  * any thread.
  */
 public final class DirectCall<Q, A> {
-  private static final long PATIENCE = TimeUnit.SECONDS.toNanos(10);
+  private static final long PATIENCE = TimeUnit.SECONDS.toNanos(60);
 
   private final MethodDescriptor<Q, A> method;
   private final ServerCall.Listener<Q> listener;

@@ -3,12 +3,15 @@ package berth.http;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import berth.rpc.Address;
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.net.Socket;
 import java.net.SocketException;
 import java.net.SocketTimeoutException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -43,14 +46,20 @@ class HttpLimitsTest {
   void whatIsVitalIsAnsweredThoughAllThreadsAreTaken() throws Exception {
     CountDownLatch blocked = new CountDownLatch(1);
     try (HttpServer server = builder.get("/slow", call -> blocked.await()).start()) {
-      for (int i = 0; i < 10; i++) {
-        ask(connect(server), "/slow");
-      }
+      List<Socket> slow = new ArrayList<>();
       try (Socket monitoring = connect(server)) {
+        for (int i = 0; i < 10; i++) {
+          slow.add(connect(server));
+          ask(slow.get(i), "/slow");
+        }
         ask(monitoring, "/healthz");
         assertThat(monitoring.getInputStream().read()).isEqualTo('H');
+      } finally {
+        blocked.countDown();
+        for (Socket socket : slow) {
+          socket.close();
+        }
       }
-      blocked.countDown();
     }
   }
 
@@ -85,7 +94,13 @@ class HttpLimitsTest {
   private static String whole(HttpServer server, String path) throws IOException {
     try (Socket socket = connect(server)) {
       ask(socket, path);
-      return new String(socket.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+      ByteArrayOutputStream read = new ByteArrayOutputStream();
+      try {
+        socket.getInputStream().transferTo(read);
+      } catch (SocketException e) {
+        // Who is refused may still be sending when the connection is closed, and is told that.
+      }
+      return read.toString(StandardCharsets.UTF_8);
     }
   }
 }

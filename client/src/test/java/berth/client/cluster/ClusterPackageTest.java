@@ -265,7 +265,7 @@ class ClusterPackageTest {
   }
 
   @Test
-  @Timeout(10)
+  @Timeout(60)
   void aNamedPipeIsNotWaitedFor() throws Exception {
     ClusterPackage.write(request(), packed);
     Files.delete(packed.resolve("files-0.tar"));

@@ -113,7 +113,7 @@ class RegistryRequestFuzzTest {
         new MemoryDirectory(
             new LeaseTerms(java.time.Duration.ofSeconds(10), 10), METRICS, new Vitals(), () -> 0)) {
       directory.register(KNOWN);
-      Inputs.accepted(() -> answer(directory, data[0] % 6, message));
+      Inputs.accepted(() -> answer(directory, Math.floorMod(data[0], 6), message));
       // Whatever came, what is known can still be told.
       Placement.find(directory.roster(), FindGpusRequest.getDefaultInstance());
       new ServerWatch(directory.roster(), ServerFilter.getDefaultInstance(), "").next();

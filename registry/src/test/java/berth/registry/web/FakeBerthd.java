@@ -85,7 +85,9 @@ final class FakeBerthd implements AutoCloseable {
   }
 
   void tell(WatchOverviewResponse news) {
-    watchers.forEach(watcher -> watcher.onNext(news));
+    synchronized (watchers) {
+      watchers.forEach(watcher -> watcher.onNext(news));
+    }
   }
 
   /** A sample of GPUs of {@code Servers}. */
@@ -125,8 +127,11 @@ final class FakeBerthd implements AutoCloseable {
     public void watchOverview(
         WatchOverviewRequest request, StreamObserver<WatchOverviewResponse> observer) {
       ((ServerCallStreamObserver<?>) observer).setOnCancelHandler(() -> watchers.remove(observer));
-      observer.onNext(first);
-      watchers.add(observer);
+      // Whoever has heard the first must hear whatever is told after it.
+      synchronized (watchers) {
+        observer.onNext(first);
+        watchers.add(observer);
+      }
     }
   }
 

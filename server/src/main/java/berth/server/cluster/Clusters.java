@@ -562,6 +562,8 @@ public final class Clusters implements AutoCloseable {
     if (submitted.isEmpty()) {
       return Optional.empty();
     }
+    // Looked at now, while there may be a copy of one that is damaged.
+    place.cancel();
     return Optional.of(
         new Cluster(
             serverName(), place, submitted.get(), place.requestId(), place.supervisor(), timer));

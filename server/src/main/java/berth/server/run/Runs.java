@@ -486,7 +486,16 @@ public final class Runs implements AutoCloseable {
 
   /** Opens the output of a run that is over. */
   Spool pastOutput(Run run) {
-    return new Spool(run.folder(), parts.spoolWatch());
+    Spool spool = new Spool(run.folder(), parts.spoolWatch());
+    long written = run.view().record().ended().map(RunRecord.Ended::outputBytes).orElse(0L);
+    if (spool.total() < written) {
+      log.error(
+          "{} bytes of output are left in {}, there were {}",
+          spool.total(),
+          run.folder().spool(),
+          written);
+    }
+    return spool;
   }
 
   /** Writes files of a run that is over as a tar. */

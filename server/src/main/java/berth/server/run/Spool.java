@@ -8,8 +8,8 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
+import java.nio.charset.CharacterCodingException;
 import java.nio.file.Files;
-import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.time.Duration;
@@ -21,6 +21,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -57,6 +58,7 @@ final class Spool implements AutoCloseable {
       : >spool/complete
       """;
 
+  private static final Pattern PID = Pattern.compile("[0-9]{1,10}");
   private static final String ORDER = "order";
   private static final int ULIMIT_BLOCK = 512;
   private static final int ENTRY = 2 * Long.BYTES;
@@ -335,6 +337,13 @@ final class Spool implements AutoCloseable {
   // The last stretch has no end in the record: it may have grown until the other stream did.
   private void recoverOrder() throws IOException {
     entries = order.size() / ENTRY;
+    if (order.size() % ENTRY != 0) {
+      log.warn("{} ends within an entry, which is ignored", file(ORDER));
+    } else if (entries == 0
+        && !isEmpty(OutputStreamKind.STDOUT)
+        && !isEmpty(OutputStreamKind.STDERR)) {
+      log.warn("{} is empty: in which order both streams grew is not known", file(ORDER));
+    }
     if (entries > 0 && !isOrder()) {
       // What was printed is all there; only in which order is lost.
       order.close();
@@ -351,6 +360,10 @@ final class Spool implements AutoCloseable {
     // What came since, or was noted in what is lost.
     grow(OutputStreamKind.STDOUT);
     grow(OutputStreamKind.STDERR);
+  }
+
+  private boolean isEmpty(OutputStreamKind stream) throws IOException {
+    return files.get(stream).size() == 0;
   }
 
   // Each stretch goes on where the last one of its stream ended.
@@ -373,6 +386,7 @@ final class Spool implements AutoCloseable {
     }
     for (OutputStreamKind stream : OutputStreamKind.values()) {
       if (files.get(stream).size() < ends[stream.ordinal()]) {
+        log.error("{} is shorter than what was read of it before", file(stream.fileName()));
         return false;
       }
     }
@@ -412,9 +426,16 @@ final class Spool implements AutoCloseable {
   private boolean readersAlive() {
     try {
       String pid = Files.readString(file("pid")).trim();
+      if (!PID.matcher(pid).matches()) {
+        log.error("{} is damaged: it names no process", file("pid"));
+        return false;
+      }
       String command = Files.readString(Path.of("/proc", pid, "cmdline"));
       return command.contains(folder.path().toString());
-    } catch (IOException | InvalidPathException e) {
+    } catch (CharacterCodingException e) {
+      log.error("{} is damaged: it is no text", file("pid"));
+      return false;
+    } catch (IOException e) {
       return false;
     }
   }

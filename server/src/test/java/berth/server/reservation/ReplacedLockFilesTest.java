@@ -209,9 +209,9 @@ class ReplacedLockFilesTest {
     Files.move(box.locks(), folder.resolve("elsewhere"));
     Files.createDirectory(box.locks());
 
-    await().atMost(Duration.ofSeconds(30)).until(() -> keepers(box.lock(0)) == 1);
+    await().atMost(Duration.ofSeconds(60)).until(() -> keepers(box.lock(0)) == 1);
     Files.delete(box.lock(0));
-    await().atMost(Duration.ofSeconds(30)).until(() -> keepers(box.lock(0)) == 1);
+    await().atMost(Duration.ofSeconds(60)).until(() -> keepers(box.lock(0)) == 1);
   }
 
   @Test

@@ -166,8 +166,8 @@ class ReservationStoreTest {
 
     daemon.release(reservation.id());
 
-    assertThat(keeperWithoutRecord.get(20, TimeUnit.SECONDS)).isFalse();
-    assertThat(recordWithoutLock.get(20, TimeUnit.SECONDS)).isFalse();
+    assertThat(keeperWithoutRecord.get(60, TimeUnit.SECONDS)).isFalse();
+    assertThat(recordWithoutLock.get(60, TimeUnit.SECONDS)).isFalse();
   }
 
   @Test
