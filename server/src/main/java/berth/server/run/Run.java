@@ -53,9 +53,9 @@ final class Run {
   private static final Duration LOOK_AGAIN = Duration.ofMillis(200);
   private static final long PEAK_EVERY_SECONDS = 2;
   private static final Duration LOOK_AT_DISK = Duration.ofSeconds(10);
-  // A look may take a fiftieth of the time, but is never put off for longer than this.
+  // A look may take a twentieth of the time, but is never put off for longer than this.
   private static final Duration LONGEST_PAUSE = Duration.ofMinutes(2);
-  private static final int SELDOM = 50;
+  private static final int SELDOM = 20;
 
   /**
    * A run at one moment.

@@ -29,10 +29,7 @@ class RunMessagesTest {
   void aRequestOfWhichTooMuchWouldStayInMemoryIsRefused() {
     RunCodeRequest.Builder request = RunCodeRequest.newBuilder();
     request.getSourceBuilder().setFileName("x").addAllInterpreter(Collections.nCopies(200_000, ""));
-    refused(
-        request.build(),
-        "what lists show of the run has 400007 bytes, 262144 are allowed: shorten its outputs, or"
-            + " the names of its files");
+    refused(request.build(), "200000 words of the interpreter asked, 16 are allowed");
     UnknownFieldSet unknown =
         UnknownFieldSet.newBuilder()
             .addField(

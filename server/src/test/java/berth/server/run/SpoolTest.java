@@ -25,7 +25,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** Output through real pipes and real readers of them. */
 class SpoolTest {
-  private static final Duration PATIENCE = Duration.ofSeconds(20);
+  private static final Duration PATIENCE = Duration.ofSeconds(60);
   private static final long PLENTY = 1L << 30;
 
   @TempDir private Path temp;
