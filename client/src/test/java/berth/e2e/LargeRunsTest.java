@@ -91,7 +91,7 @@ class LargeRunsTest {
                       .build())
               .build();
       List<String> waiting = new ArrayList<>();
-      for (int i = 0; i < RUNS; i++) {
+      for (int i = 0; i < OVER; i++) {
         RunCodeRequest.Builder request =
             RunCodeRequest.newBuilder().addCommand("true").setGpus(one());
         request.getLimitsBuilder().setUnknownFields(unknown);
@@ -101,7 +101,7 @@ class LargeRunsTest {
       try (Stream<Path> files = Files.walk(own)) {
         List<Path> requests =
             files.filter(file -> file.getFileName().toString().equals("request")).toList();
-        assertThat(requests).hasSize(RUNS + 1);
+        assertThat(requests).hasSize(OVER + 1);
         assertThat(requests).allSatisfy(file -> assertThat(Files.size(file)).isLessThan(10_000));
       }
       server.kill();
