@@ -16,6 +16,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.OptionalInt;
 import java.util.TreeMap;
+import java.util.function.UnaryOperator;
 
 /** Folders of clusters as a server and its supervisors leave them, for tests of others. */
 public final class SampleClusters {
@@ -65,7 +66,7 @@ public final class SampleClusters {
   /** What a server shows of its clusters, by id. */
   public static Map<String, String> shown(Clusters clusters) {
     Map<String, String> shown = new TreeMap<>();
-    for (ClusterStatus each : clusters.list()) {
+    for (ClusterStatus each : clusters.list(UnaryOperator.identity())) {
       shown.put(
           each.getClusterId(),
           each.getName()
