@@ -25,7 +25,8 @@ TEXT
 
 # Nobody is to look for a registry on the local network.
 export BERTH_REGISTRY=none
-folder=$(mktemp -d)
+# Not in /tmp, which may be in memory: there it costs nothing to bring something to disk.
+folder=$(mktemp -d -p /var/tmp)
 servers=()
 engine=
 cleanup() {
@@ -44,8 +45,9 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 
 machine() {
-  printf '%s cores, Linux %s, Java %s, load average %s\n' "$(nproc)" "$(uname -r)" \
-    "$("$JAVA_HOME/bin/java" -version 2>&1 | sed -n 's/.* version "\(.*\)".*/\1/p')" "$(cut -d ' ' -f 1 /proc/loadavg)"
+  printf '%s cores, Linux %s, Java %s, %s, load average %s\n' "$(nproc)" "$(uname -r)" \
+    "$("$JAVA_HOME/bin/java" -version 2>&1 | sed -n 's/.* version "\(.*\)".*/\1/p')" "$(stat -f -c %T "$folder")" \
+    "$(cut -d ' ' -f 1 /proc/loadavg)"
 }
 
 # Starts a server with simulated GPUs, and sets $address to where it listens and $server to its process. Its locks are in
@@ -140,6 +142,11 @@ measured() {
   printf '%-40s %8s %s (target: below %s)\n' "$1" "$2" "$3" "$4"
 }
 
+# A size in the status of $server.
+megabytes() {
+  echo $(($(sed -n "s/^$1:[[:space:]]*\([0-9]*\).*/\1/p" "/proc/$server/status") / 1024))
+}
+
 year() {
   local started ended ticks
   require jdk gradle python3-fasteners
@@ -175,7 +182,8 @@ year() {
   sleep "$((seconds * 3))"
   ticks=$(($(cpu_ticks "$server") - ticks))
   measured 'idle, share of a core' "$(awk "BEGIN { printf \"%.2f\", $ticks / ($seconds * 3) }")" % '1 %'
-  measured 'resident memory' $(($(sed -n 's/^VmRSS:[[:space:]]*\([0-9]*\).*/\1/p' "/proc/$server/status") / 1024)) MB '250 MB'
+  measured 'resident memory' "$(megabytes VmRSS)" MB '250 MB'
+  measured 'resident memory, most so far' "$(megabytes VmHWM)" MB '250 MB'
 }
 
 # Starts a registry, and sets $address and $server as start_server does. Arguments are options of berth-registry.

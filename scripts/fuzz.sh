@@ -7,14 +7,15 @@
 #   --jobs N        how many targets at once (default: 1)
 #   --together      all targets in one process, so that Jazzer starts once: a look at each, for scripts/test.sh
 #   --compiled      without Gradle: 'gradle :fuzz:fuzzArguments' was called before
+#   --keep          instead of fuzzing, keep what was learned, without what reaches nothing new, in fuzz/corpus
 #   --list          names the targets
-# What it learns is kept in fuzz/build/fuzz, and the next run goes on from there. GRADLE=... runs another Gradle than the
-# one on the PATH.
+# It begins with the inputs in fuzz/corpus. What it learns is in fuzz/build/fuzz, and the next run goes on from there.
+# GRADLE=... runs another Gradle than the one on the PATH.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/prerequisites.sh
 
-usage() { sed -n 's/^# \{0,1\}//; 2,12p' "$0"; }
+usage() { sed -n 's/^# \{0,1\}//; 2,13p' "$0"; }
 
 # What is guided by coverage: our own code, and the libraries that read for us.
 instrumented='berth.**:org.apache.commons.compress.archivers.tar.**:org.snakeyaml.**:com.google.gson.**'
@@ -31,6 +32,7 @@ minutes=5
 runs=
 jobs=1
 compiled=false
+keep=false
 targets=()
 while [ $# -gt 0 ]; do
   case $1 in
@@ -52,6 +54,10 @@ while [ $# -gt 0 ]; do
       ;;
     --compiled)
       compiled=true
+      shift
+      ;;
+    --keep)
+      keep=true
       shift
       ;;
     --list)
@@ -84,19 +90,36 @@ else
   limits=("-max_total_time=$((seconds > 0 ? seconds : 1))")
 fi
 
-# Fuzzes one target, in place of the shell.
-fuzz() {
+# Runs Jazzer on one target, in place of the shell. The arguments after its name are Jazzer's, the last ones folders with
+# inputs.
+jazzer() {
   local place=fuzz/build/fuzz/$1 class
   class=$(find fuzz/src/test/java -name "$1Fuzz*.java" | sed 's|^fuzz/src/test/java/||; s|\.java$||' | tr / .)
   rm -rf "$place/findings" "$place/tmp"
   mkdir -p "$place/corpus" "$place/findings" "$place/tmp"
+  [ ! -e "fuzz/corpus/$1.tar.gz" ] || tar -xzf "fuzz/corpus/$1.tar.gz" -C "$place/corpus"
+  shift
   ulimit -f $largest_file
   # Java names files in the characters of its locale.
   export LC_ALL=C.UTF-8
   exec "$JAVA_HOME/bin/java" "-Djava.io.tmpdir=$PWD/$place/tmp" @fuzz/build/fuzz.args \
     com.code_intelligence.jazzer.Jazzer "--target_class=$class" "--instrumentation_includes=$instrumented" \
     "--custom_hook_includes=$instrumented" "-artifact_prefix=$place/findings/" -timeout=$longest_seconds \
-    -report_slow_units=$longest_seconds -print_final_stats=1 "${limits[@]}" "$place/corpus" >"$place/log" 2>&1
+    -report_slow_units=$longest_seconds -print_final_stats=1 "$@" >"$place/log" 2>&1
+}
+
+fuzz() { jazzer "$1" "${limits[@]}" "fuzz/build/fuzz/$1/corpus"; }
+
+# Of inputs that reach the same code the smallest stays. As one file: thousands of tiny ones would be in everybody's way.
+keep() {
+  local place=fuzz/build/fuzz/$1
+  rm -rf "$place/kept"
+  mkdir -p "$place/kept" fuzz/corpus
+  if ! (jazzer "$1" -merge=1 "$place/kept" "$place/corpus"); then
+    tail -n 5 "$place/log" >&2
+    return 1
+  fi
+  tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$place/kept" -c . | gzip -9n >"fuzz/corpus/$1.tar.gz"
 }
 
 number() { sed -n "s/^stat::$2: *//p" "fuzz/build/fuzz/$1/log" | tail -n 1; }
@@ -117,6 +140,13 @@ report() {
   grep -m 1 -A 8 -E '^== Java Exception|^ERROR|^Exception in' "$place/log" | sed 's/^/  /' || tail -n 5 "$place/log"
   printf '  input: %s\n  log: %s\n' "${finding:-none}" "$place/log"
 }
+
+if $keep; then
+  for target in "${targets[@]}"; do
+    step "Keeping inputs of $target" keep "$target"
+  done
+  exit 0
+fi
 
 failed=0
 declare -A running=()

@@ -13,6 +13,8 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Stream;
+import java.util.zip.GZIPInputStream;
+import org.apache.commons.compress.archivers.tar.TarArchiveInputStream;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.params.provider.MethodSource;
 
@@ -43,7 +45,7 @@ class AllTargetsFuzz {
       return found;
     }
 
-    /** Its own seeds, and what is kept of earlier findings. */
+    /** Its own seeds, what is kept of earlier findings, and what earlier fuzzing has learned. */
     List<byte[]> seeds() {
       Class<?> type = instance.getClass();
       Path kept =
@@ -60,12 +62,29 @@ class AllTargetsFuzz {
             }
           }
         }
+        seeds.addAll(learned(type.getSimpleName().replaceFirst("FuzzTest$", "")));
       } catch (NoSuchMethodException e) {
         throw new IllegalStateException(e);
       } catch (IOException e) {
         throw new UncheckedIOException(e);
       }
       return seeds;
+    }
+
+    private static List<byte[]> learned(String name) throws IOException {
+      Path archive = MODULE.resolve("corpus").resolve(name + ".tar.gz");
+      List<byte[]> inputs = new ArrayList<>();
+      if (Files.exists(archive)) {
+        try (var tar =
+            new TarArchiveInputStream(new GZIPInputStream(Files.newInputStream(archive)))) {
+          for (var entry = tar.getNextEntry(); entry != null; entry = tar.getNextEntry()) {
+            if (entry.isFile()) {
+              inputs.add(tar.readAllBytes());
+            }
+          }
+        }
+      }
+      return inputs;
     }
 
     Object call(Method called, Object... arguments) {

@@ -24,6 +24,8 @@ import java.util.concurrent.CompletionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Writes files that survive a power failure. One thread brings to disk what all callers have
@@ -31,6 +33,7 @@ import java.util.concurrent.atomic.AtomicLong;
  * the others. Any thread may call; hold no lock that others need.
  */
 public class DurableFiles implements AutoCloseable {
+  private static final Logger log = LoggerFactory.getLogger(DurableFiles.class);
   private static final String TEMPORARY = ".new";
   private static final int BUFFER = 64 << 10;
 
@@ -70,6 +73,9 @@ public class DurableFiles implements AutoCloseable {
 
   public DurableFiles(Vitals vitals) {
     this(vitals, DurableFiles::force);
+    if (UNFLUSHED) {
+      log.warn("berth.unflushed is set: what is acknowledged does not survive a power failure");
+    }
   }
 
   DurableFiles(Vitals vitals, Flush flush) {
