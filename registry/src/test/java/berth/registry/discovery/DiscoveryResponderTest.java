@@ -25,6 +25,8 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
 class DiscoveryResponderTest {
+  // Far more than one source is answered.
+  private static final int FLOOD = 1000;
   private static final Duration PATIENCE = Duration.ofSeconds(10);
   private static final String NAME = "n".repeat(100);
   private static final int ANSWER_BYTES =
@@ -101,20 +103,18 @@ class DiscoveryResponderTest {
     try (Asker flood = asker("127.0.0.1");
         Asker other = asker("127.0.0.2")) {
       byte[] query = Datagrams.query(1).toByteArray();
-      CompletableFuture<Long> flooding =
-          CompletableFuture.supplyAsync(
+      CompletableFuture<Void> flooding =
+          CompletableFuture.runAsync(
               () -> {
-                long sent = 0;
-                for (; !over.get(); sent++) {
+                for (int sent = 0; !over.get() || sent < FLOOD; sent++) {
                   flood.sendUnchecked(query);
                 }
-                return sent;
               });
       for (int i = 2; i < 12; i++) {
         other.ask(i);
       }
       over.set(true);
-      assertThat(flooding.join()).isGreaterThan(1000);
+      flooding.join();
       // Whatever of the flood is still in line comes before this.
       other.ask(12);
       answers = flood.countReceived();

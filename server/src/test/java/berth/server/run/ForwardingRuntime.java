@@ -53,6 +53,11 @@ abstract class ForwardingRuntime implements Runtime {
   }
 
   @Override
+  public DiskShare diskShare(String runId) {
+    return real.diskShare(runId);
+  }
+
+  @Override
   public void remove(String runId) {
     real.remove(runId);
   }
