@@ -36,7 +36,6 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.attribute.PosixFilePermissions;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.AfterAll;
@@ -687,11 +686,9 @@ class DockerRunsTest {
     }
   }
 
+  /** Its hook is not where the system has its programs, so nothing is asked for its version. */
   @Test
-  void aToolkitThatMakesImagesRootIsShownAndLogged() throws Exception {
-    Path program = engine.folder().resolve("bin/nvidia-ctk");
-    Files.writeString(program, "#!/bin/sh\necho NVIDIA Container Toolkit CLI version 1.16.1\n");
-    Files.setPosixFilePermissions(program, PosixFilePermissions.fromString("rwxr-xr-x"));
+  void aToolkitThatMayMakeImagesRootIsShownAndLogged() throws Exception {
     Path other = Files.createTempDirectory(folder, "toolkit");
     GpuFile real = new GpuFile(other, 1);
     try (RunServer nvml =
@@ -703,16 +700,14 @@ class DockerRunsTest {
             "--nvml-library",
             Installed.home().resolve("lib/nvml-sim/libnvidia-ml.so.1").toString())) {
       String warning =
-          "NVIDIA container toolkit 1.16.1: UNSAFE, an image may become root on the host; upgrade"
-              + " to 1.17.8 or later";
+          "NVIDIA container toolkit of an unknown version: UNSAFE, an image may become root on the"
+              + " host; upgrade to 1.17.8 or later";
       assertThat(nvml.daemon().log()).contains(warning);
       assertThat(
               Installed.run(
                       Installed.command("berth"), "services", "--server", nvml.daemon().address())
                   .out())
           .contains(warning);
-    } finally {
-      Files.delete(program);
     }
   }
 
