@@ -104,6 +104,11 @@ class RunCodeRequestFuzzTest {
                         .setContent(ByteString.copyFromUtf8("print(1)\n"))),
             RunCodeRequest.newBuilder()
                 .setImage("a")
+                .setBundle(DIGEST)
+                .addCommand("true")
+                .putFiles("src/a.json", ByteString.copyFromUtf8("{}")),
+            RunCodeRequest.newBuilder()
+                .setImage("a")
                 .addCommand("true")
                 .addMounts(Mount.newBuilder().setSource(DATA + "/set/../out").setTarget("/in")),
             RunCodeRequest.newBuilder().setImage("a").setReservationId("r-1").addCommand("true"))
@@ -157,9 +162,9 @@ class RunCodeRequestFuzzTest {
   @Test
   void whatItBeginsWithIsPlanned() throws Exception {
     List<byte[]> seeds = seeds().toList();
-    for (byte[] seed : List.of(seeds.get(0), seeds.get(1), seeds.get(2))) {
-      assertThat(launch(scratch(), RunMessages.spec(here(RunCodeRequest.parseFrom(seed)))))
-          .isNotNull();
+    for (byte[] seed : seeds.subList(0, 4)) {
+      RunSpec spec = RunMessages.spec(here(RunCodeRequest.parseFrom(seed)));
+      assertThat(launch(scratch(), spec)).isNotNull();
     }
   }
 
@@ -198,7 +203,7 @@ class RunCodeRequestFuzzTest {
     return scratch;
   }
 
-  /** The same with the folders of this machine. */
+  /** The same with the folders of this machine, which {@link #scratch} is to make then. */
   private static RunCodeRequest here(RunCodeRequest request) throws IOException {
     RunCodeRequest.Builder here = request.toBuilder();
     Path root = SCRATCH.empty();
@@ -253,6 +258,7 @@ class RunCodeRequestFuzzTest {
         planner.plan("r-1", folder, spec, planner.binds(spec.mounts()), Optional.empty());
     if (spec.user().isEmpty()) {
       folder.create();
+      folder.createForProgram();
       if (spec.code() instanceof RunSpec.Code.Bundle bundle) {
         planner.bringBundle(folder, bundle);
       }
