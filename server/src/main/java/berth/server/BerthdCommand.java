@@ -368,24 +368,7 @@ final class BerthdCommand implements Callable<Integer> {
   @Override
   public Integer call() throws InterruptedException {
     String serverName = name.orElseGet(DaemonOptions::hostName);
-    check(
-        "--name",
-        serverName.matches("[A-Za-z0-9][A-Za-z0-9._-]*"),
-        "must be made of letters, digits, dots and dashes");
-    labels.forEach((key, value) -> PlainText.check("--label", key + "=" + value, LONGEST_LABEL));
-    check(
-        "--sample-interval",
-        sampleInterval.compareTo(Duration.ofMillis(50)) >= 0,
-        "must be at least 50ms");
-    check(
-        "--nvml-stall", nvmlStall.compareTo(Duration.ofMillis(100)) >= 0, "must be at least 100ms");
-    check(
-        "--simulate-gpus",
-        simulateGpus.isEmpty() || nvmlLibrary.isEmpty(),
-        "and --nvml-library exclude each other");
-
-    check("--max-waiting", maxWaiting >= 0, "must not be negative");
-    check("--max-waiting-per-owner", maxWaitingPerOwner >= 0, "must not be negative");
+    check(serverName);
 
     Metrics metrics = new Metrics();
     Vitals vitals = new Vitals();
@@ -478,6 +461,32 @@ final class BerthdCommand implements Callable<Integer> {
     return ExitCode.OK;
   }
 
+  /**
+   * Refuses what no server can be started with.
+   *
+   * @throws BerthException INVALID
+   */
+  void check(String serverName) {
+    check(
+        "--name",
+        serverName.matches("[A-Za-z0-9][A-Za-z0-9._-]*"),
+        "must be made of letters, digits, dots and dashes");
+    labels.forEach((key, value) -> PlainText.check("--label", key + "=" + value, LONGEST_LABEL));
+    check(
+        "--sample-interval",
+        sampleInterval.compareTo(Duration.ofMillis(50)) >= 0,
+        "must be at least 50ms");
+    check(
+        "--nvml-stall", nvmlStall.compareTo(Duration.ofMillis(100)) >= 0, "must be at least 100ms");
+    check(
+        "--simulate-gpus",
+        simulateGpus.isEmpty() || nvmlLibrary.isEmpty(),
+        "and --nvml-library exclude each other");
+
+    check("--max-waiting", maxWaiting >= 0, "must not be negative");
+    check("--max-waiting-per-owner", maxWaitingPerOwner >= 0, "must not be negative");
+  }
+
   private GpuMonitor monitor(String serverName, GpuMonitor.Host host) {
     var timing = new GpuMonitor.Timing(sampleInterval, nvmlStall);
     return simulateGpus.isPresent()
@@ -501,18 +510,15 @@ final class BerthdCommand implements Callable<Integer> {
       case docker ->
           new DockerRuntime(
               new DockerRuntime.Settings(docker, serverName, state, simulated, reapAfter));
-      case process ->
-          new ProcessRuntime(
-              id -> Runs.folder(state, id),
-              allowRoot,
-              docker.startsWith(UNIX)
-                  ? List.of(Path.of(docker.substring(UNIX.length())))
-                  : List.of());
+      case process -> new ProcessRuntime(id -> Runs.folder(state, id), allowRoot, engineSockets());
     };
   }
 
-  private Runs.Settings runSettings(
-      String serverName, Path state, Services catalogue, Runtime runs) {
+  List<Path> engineSockets() {
+    return docker.startsWith(UNIX) ? List.of(Path.of(docker.substring(UNIX.length()))) : List.of();
+  }
+
+  Runs.Settings runSettings(String serverName, Path state, Services catalogue, Runtime runs) {
     var closed = new ClosedFolders(state, lockDir, () -> runs.info().folders());
     return new Runs.Settings(
         serverName,
@@ -559,7 +565,7 @@ final class BerthdCommand implements Callable<Integer> {
         .build();
   }
 
-  private List<Address> registries() {
+  List<Address> registries() {
     return registry.stream()
         .filter(text -> !text.isBlank() && !text.equals(NO_REGISTRY))
         .map(text -> Address.parse(text, REGISTRY_PORT))

@@ -199,7 +199,8 @@ public final class SupervisedCluster {
     }
   }
 
-  private CancelClusterRequest cancelAsked() throws IOException {
+  /** The order to end it; null if there is none. */
+  CancelClusterRequest cancelAsked() throws IOException {
     try {
       return SealedMessage.open(
           Files.readAllBytes(input.resolve("cancel")), CancelClusterRequest.parser());

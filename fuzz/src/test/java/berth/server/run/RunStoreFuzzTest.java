@@ -3,6 +3,7 @@ package berth.server.run;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import berth.command.Vitals;
+import berth.fuzz.Inputs;
 import berth.fuzz.Scratch;
 import berth.server.state.DurableFiles;
 import berth.server.state.RecordFile;
@@ -13,6 +14,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalInt;
@@ -20,7 +22,10 @@ import java.util.OptionalLong;
 import java.util.stream.Stream;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** The record of one of two runs is the input, as a torn disk or a curious user leaves it. */
+/**
+ * A file of one of two runs is the input but its first byte, as a torn disk or a curious user
+ * leaves it. The first byte says which file it is.
+ */
 class RunStoreFuzzTest {
   private static final Scratch SCRATCH = new Scratch();
   private static final DurableFiles DISK = new DurableFiles(new Vitals());
@@ -56,42 +61,96 @@ class RunStoreFuzzTest {
                 Instant.EPOCH,
                 12));
     Stream.Builder<byte[]> seeds = Stream.builder();
-    for (RunRecord each : List.of(record, started, ended)) {
+    for (RunRecord each : List.of(record, started, ended, ended.at(RunRecord.Phase.CLEANED))) {
       Path folder = SCRATCH.empty();
       store(folder, each);
-      seeds.add(Files.readAllBytes(record(folder)));
-      seeds.add(RecordFile.read(record(folder)));
+      RunFolder run = new RunFolder(folder.resolve(BAD));
+      for (Damage damage : Damage.values()) {
+        if (each == record || damage.file(run).equals(run.state())) {
+          seeds.add(seed(damage, Files.readAllBytes(damage.file(run)), 0));
+          seeds.add(seed(damage, RecordFile.read(damage.file(run)), Damage.values().length));
+        }
+      }
     }
     return seeds.build();
+  }
+
+  /** What is not as it was written. */
+  private enum Damage {
+    STATE,
+    REQUEST,
+    CONTENT,
+    /** Which is read in place of a request that is damaged. */
+    CONTENT_AND_REQUEST;
+
+    Path file(RunFolder run) {
+      return switch (this) {
+        case STATE -> run.state();
+        case REQUEST -> run.request();
+        case CONTENT, CONTENT_AND_REQUEST -> run.content();
+      };
+    }
+  }
+
+  private static byte[] seed(Damage damage, byte[] content, int more) {
+    byte[] seed = new byte[content.length + 1];
+    seed[0] = (byte) (damage.ordinal() + more);
+    System.arraycopy(content, 0, seed, 1, content.length);
+    return seed;
   }
 
   @MethodSource("seeds")
   @FuzzTest
   void harmsNoOtherRun(byte[] data) throws Exception {
+    if (data.length == 0) {
+      return;
+    }
     Path folder = SCRATCH.empty();
     store(folder, RunRecord.accepted(GOOD, "", 1, Instant.EPOCH, RunRecord.Phase.QUEUED));
     store(folder, RunRecord.accepted(BAD, "", 2, Instant.EPOCH, RunRecord.Phase.QUEUED));
-    if (data.length > 0 && data[0] == '#') {
-      // As if it had been written so, which a checksum does not keep anybody from.
-      DISK.write(record(folder), data);
-    } else {
-      Files.write(record(folder), data);
+    damage(new RunFolder(folder.resolve(BAD)), data);
+
+    RunStore store = new RunStore(folder, DISK);
+    RunStore.Loaded loaded = store.load();
+
+    assertThat(loaded.runs()).extracting(stored -> id(stored.folder())).contains(GOOD);
+    for (RunStore.Stored stored : loaded.runs()) {
+      RunRecord record = stored.record();
+      assertThat(id(stored.folder())).isIn(GOOD, BAD).isEqualTo(record.id());
+      assertThat(record.requestId()).isNotNull();
+      record.started().ifPresent(started -> assertThat(started.containerId()).isNotNull());
+      record.stop().ifPresent(stop -> assertThat(stop.message()).isNotNull());
+      record.ended().ifPresent(ended -> assertThat(ended.message()).isNotNull());
+      store.shown(stored.folder());
+      Optional<RunSpec> whole = Inputs.accepted(() -> store.whole(stored.folder()));
+      if (record.id().equals(GOOD)) {
+        assertThat(stored.damaged()).isFalse();
+        assertThat(whole.orElseThrow().name()).isEqualTo("digits");
+      }
     }
-
-    RunStore.Loaded loaded = new RunStore(folder, DISK).load();
-    List<RunStore.Stored> found = loaded.runs();
-
-    assertThat(found).extracting(stored -> stored.record().id()).contains(GOOD);
-    assertThat(found)
-        .extracting(stored -> stored.folder().path().getFileName().toString())
-        .isSubsetOf(GOOD, BAD);
+    assertThat(loaded.unreadable()).allMatch(unreadable -> id(unreadable).equals(BAD));
   }
 
-  private static Path record(Path folder) {
-    return new RunFolder(folder.resolve(BAD)).state();
+  private static void damage(RunFolder run, byte[] data) throws IOException {
+    int choice = (data[0] & 0xff) % (2 * Damage.values().length);
+    Damage damage = Damage.values()[choice % Damage.values().length];
+    byte[] content = Arrays.copyOfRange(data, 1, data.length);
+    if (choice < Damage.values().length) {
+      Files.write(damage.file(run), content);
+    } else {
+      // As if it had been written so, which a checksum does not keep anybody from.
+      DISK.write(damage.file(run), content);
+    }
+    if (damage == Damage.CONTENT_AND_REQUEST) {
+      Files.write(run.request(), new byte[0]);
+    }
   }
 
   private static void store(Path folder, RunRecord record) {
     new RunStore(folder, DISK).add(record, REQUEST);
+  }
+
+  private static String id(RunFolder run) {
+    return run.path().getFileName().toString();
   }
 }

@@ -8,7 +8,6 @@ import berth.v1.HeartbeatResponse;
 import berth.v1.RegisterRequest;
 import berth.v1.RegisterResponse;
 import berth.v1.Server;
-import com.google.protobuf.InvalidProtocolBufferException;
 import io.etcd.jetcd.ByteSequence;
 import io.etcd.jetcd.KeyValue;
 import io.etcd.jetcd.common.exception.EtcdException;
@@ -215,7 +214,7 @@ public final class EtcdDirectory implements Directory {
     Optional<KeyValue> nameKey = first(response.getGetResponses().get(0));
     Optional<KeyValue> addressKey = first(response.getGetResponses().get(1));
     return new Claimed(
-        nameKey.flatMap(EtcdDirectory::entry),
+        nameKey.flatMap(this::entry),
         addressKey
             .map(pair -> EtcdKeys.text(pair.getValue()))
             .filter(other -> !other.equals(name))
@@ -288,8 +287,7 @@ public final class EtcdDirectory implements Directory {
 
   private Optional<Entry> find(String name) {
     ByteSequence key = keys.server(name);
-    return first(members.call(client -> client.getKVClient().get(key)))
-        .flatMap(EtcdDirectory::entry);
+    return first(members.call(client -> client.getKVClient().get(key))).flatMap(this::entry);
   }
 
   private long grant() {
@@ -314,14 +312,9 @@ public final class EtcdDirectory implements Directory {
     return response.getKvs().stream().findFirst();
   }
 
-  private static Optional<Entry> entry(KeyValue pair) {
-    try {
-      Server server = Server.parseFrom(pair.getValue().getBytes());
-      return Optional.of(new Entry(server, pair.getModRevision(), pair.getLease()));
-    } catch (InvalidProtocolBufferException e) {
-      log.warn("{} is no server", EtcdKeys.text(pair.getKey()));
-      return Optional.empty();
-    }
+  private Optional<Entry> entry(KeyValue pair) {
+    return keys.server(pair.getKey(), pair.getValue())
+        .map(server -> new Entry(server, pair.getModRevision(), pair.getLease()));
   }
 
   private static Cmp isAt(ByteSequence key, long revision) {

@@ -4,7 +4,6 @@ import berth.command.Vitals;
 import berth.registry.directory.Roster.Position;
 import berth.rpc.BerthException;
 import berth.v1.Server;
-import com.google.protobuf.InvalidProtocolBufferException;
 import io.etcd.jetcd.ByteSequence;
 import io.etcd.jetcd.Client;
 import io.etcd.jetcd.KeyValue;
@@ -291,11 +290,6 @@ final class EtcdFeed implements AutoCloseable {
   }
 
   private Optional<Server> server(KeyValue pair) {
-    try {
-      return Optional.of(Server.parseFrom(pair.getValue().getBytes()));
-    } catch (InvalidProtocolBufferException e) {
-      log.warn("{} is no server", EtcdKeys.text(pair.getKey()));
-      return Optional.empty();
-    }
+    return keys.server(pair.getKey(), pair.getValue());
   }
 }

@@ -9,6 +9,7 @@ import berth.v1.GpuInfo;
 import berth.v1.HeartbeatRequest;
 import berth.v1.Owner;
 import berth.v1.RegisterRequest;
+import berth.v1.Server;
 import berth.v1.ServerInfo;
 import berth.v1.ServerStatus;
 import berth.v1.Service;
@@ -62,6 +63,21 @@ public final class ServerRules {
           request.getInfo().getName().equals(request.getName()),
           "a heartbeat of '" + request.getName() + "' cannot give it another name");
     }
+  }
+
+  /**
+   * Checks what was stored of a server: what it said in one message and in another, so there is no
+   * limit for both together.
+   *
+   * @throws BerthException INVALID if none of that name can have registered so
+   */
+  static void check(Server server, String name) {
+    checkInstance(server.getInstance());
+    checkInfo(server.getInfo());
+    checkStatus(server.getStatus());
+    check(
+        server.getInfo().getName().equals(name),
+        "the server at the place of '" + PlainText.clean(name) + "' has another name");
   }
 
   /**

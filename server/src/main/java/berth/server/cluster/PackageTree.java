@@ -89,8 +89,8 @@ final class PackageTree extends SimpleFileVisitor<Path> {
   }
 
   private void keep(Path path, PosixFilePermission... needed) throws IOException {
-    Set<PosixFilePermission> mode =
-        EnumSet.copyOf(Files.getPosixFilePermissions(path, LinkOption.NOFOLLOW_LINKS));
+    Set<PosixFilePermission> mode = EnumSet.noneOf(PosixFilePermission.class);
+    mode.addAll(Files.getPosixFilePermissions(path, LinkOption.NOFOLLOW_LINKS));
     mode.addAll(Set.of(needed));
     Files.setPosixFilePermissions(path, mode);
     try (FileChannel channel = FileChannel.open(path, StandardOpenOption.READ)) {

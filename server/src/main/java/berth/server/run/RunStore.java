@@ -257,7 +257,7 @@ final class RunStore {
     boolean sameBoot = true;
     try {
       Properties properties = RecordFile.readProperties(run.state());
-      record = Optional.of(record(properties));
+      record = Optional.of(record(run, properties));
       sameBoot = boot.equals(properties.getProperty("boot"));
     } catch (NoSuchFileException e) {
       // Killed before it was accepted, or while it was deleted.
@@ -375,29 +375,40 @@ final class RunStore {
     }
   }
 
-  private static RunRecord record(Properties properties) {
+  private static RunRecord record(RunFolder run, Properties properties) {
+    String id = text(properties, "id");
+    if (!id.equals(run.path().getFileName().toString())) {
+      // What is saved of it would replace what is known of another.
+      throw new IllegalArgumentException("it is the record of " + id);
+    }
     return new RunRecord(
-        properties.getProperty("id"),
-        properties.getProperty("request-id"),
+        id,
+        text(properties, "request-id"),
         Long.parseLong(properties.getProperty("number")),
         Instant.parse(properties.getProperty("accepted")),
         Phase.valueOf(properties.getProperty("phase")),
         Optional.ofNullable(properties.getProperty("started.at")).map(at -> started(properties)),
         Optional.ofNullable(properties.getProperty("stop.reason"))
-            .map(
-                reason ->
-                    new Stop(ExitReason.valueOf(reason), properties.getProperty("stop.message"))),
+            .map(reason -> new Stop(ExitReason.valueOf(reason), text(properties, "stop.message"))),
         Optional.ofNullable(properties.getProperty("ended.at")).map(at -> ended(properties)),
         Stream.ofNullable(properties.getProperty("kept-bytes"))
             .mapToLong(Long::parseLong)
             .findAny());
   }
 
+  private static String text(Properties properties, String key) {
+    String text = properties.getProperty(key);
+    if (text == null) {
+      throw new IllegalArgumentException("it does not say " + key);
+    }
+    return text;
+  }
+
   private static Started started(Properties properties) {
     String pid = properties.getProperty("started.pid");
-    String notEnforced = properties.getProperty("started.not-enforced");
+    String notEnforced = text(properties, "started.not-enforced");
     return new Started(
-        properties.getProperty("started.container"),
+        text(properties, "started.container"),
         Instant.parse(properties.getProperty("started.at")),
         Long.parseLong(properties.getProperty("started.nanos")),
         pid == null ? OptionalInt.empty() : OptionalInt.of(Integer.parseInt(pid)),
@@ -411,7 +422,7 @@ final class RunStore {
     return new Ended(
         Integer.parseInt(properties.getProperty("ended.code")),
         ExitReason.valueOf(properties.getProperty("ended.reason")),
-        properties.getProperty("ended.message"),
+        text(properties, "ended.message"),
         Duration.parse(properties.getProperty("ended.wall-time")),
         peak == null ? OptionalLong.empty() : OptionalLong.of(Long.parseLong(peak)),
         Double.parseDouble(properties.getProperty("ended.gpu-seconds")),

@@ -9,6 +9,7 @@ import berth.server.run.RunRecord.Phase;
 import berth.server.run.RunStore.Loaded;
 import berth.server.run.RunStore.Stored;
 import berth.server.state.DurableFiles;
+import berth.server.state.RecordFile;
 import berth.server.state.StateFolder;
 import berth.v1.GpuRequest;
 import berth.v1.Owner;
@@ -19,12 +20,14 @@ import com.google.protobuf.UnknownFieldSet;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Properties;
 import java.util.Random;
 import java.util.function.Function;
 import java.util.stream.Collectors;
@@ -205,6 +208,30 @@ class RunStoreTest {
     store.save(byId(store.load()).get(RUNNING).record());
     assertThat(byId(store.load()).get(RUNNING).damaged()).isFalse();
     assertThat(asides(run.path())).hasSize(1);
+  }
+
+  /** Which a checksum does not tell. */
+  @Test
+  void aRecordOfAnotherRunIsDamaged() throws IOException {
+    RunFolder run = store.folderOf(RUNNING);
+    Files.copy(store.folderOf(QUEUED).state(), run.state(), StandardCopyOption.REPLACE_EXISTING);
+
+    List<Stored> loaded = store.load().runs();
+
+    assertThat(loaded)
+        .extracting(stored -> stored.record().id())
+        .containsExactlyInAnyOrder(ENDED, RUNNING, QUEUED);
+    assertThat(loaded).filteredOn(Stored::damaged).extracting(Stored::folder).containsExactly(run);
+  }
+
+  @Test
+  void aRecordThatLeavesOutATextIsDamaged() throws IOException {
+    RunFolder run = store.folderOf(RUNNING);
+    Properties properties = RecordFile.readProperties(run.state());
+    properties.setProperty("stop.reason", "CANCELLED");
+    durable.write(run.state(), RecordFile.content(properties));
+
+    assertThat(byId(store.load()).get(RUNNING).damaged()).isTrue();
   }
 
   @Test
