@@ -150,12 +150,9 @@ step "Checking the format of Java files" "$gradle" --no-daemon -q checkFormat ||
 lanes=$(mktemp -d)
 trap leave EXIT
 trap 'exit 130' INT TERM
-# Beside the images, which come from elsewhere.
-(step "Compiling with all lint warnings as errors" compile) 2>"$lanes/compiling" &
-compiling=$!
-(build_images) || steps_failed=$((steps_failed + 1))
-if wait "$compiling"; then
-  cat "$lanes/compiling" >&2
+if step "Compiling with all lint warnings as errors" compile; then
+  # Some images have Berth in them, and take it from the same folder.
+  (build_images) || steps_failed=$((steps_failed + 1))
   lanes_failed=0
   lane_of_containers >"$lanes/containers" 2>&1 &
   containers=$!
@@ -166,7 +163,6 @@ if wait "$compiling"; then
     [ ! -e "$lanes/$step-failed" ] || steps_failed=$((steps_failed + 1))
   done
 else
-  cat "$lanes/compiling" >&2
   steps_failed=$((steps_failed + 1))
 fi
 

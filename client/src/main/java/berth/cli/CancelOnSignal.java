@@ -62,7 +62,14 @@ final class CancelOnSignal {
 
           @Override
           public void cancel(boolean force) {
-            CancelCommand.cancel(client.get(), view.runId(), force);
+            try {
+              CancelCommand.cancel(client.get(), view.runId(), force);
+            } catch (BerthException e) {
+              // Its end came first, and this command closes its connection.
+              if (!view.over()) {
+                throw e;
+              }
+            }
           }
         };
     return install(run, view::note);

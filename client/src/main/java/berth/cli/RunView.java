@@ -43,6 +43,7 @@ final class RunView implements Consumer<RunEvent> {
   private final Detail detail;
   private volatile String runId = "";
   private RunExited exited = RunExited.getDefaultInstance();
+  private volatile boolean over;
   private boolean outputBegan;
 
   RunView(OutputStream out, OutputStream err, boolean terminal, Detail detail) {
@@ -88,12 +89,18 @@ final class RunView implements Consumer<RunEvent> {
     return exited;
   }
 
+  /** Whether the run has ended. Any thread may call. */
+  boolean over() {
+    return over;
+  }
+
   @Override
   public void accept(RunEvent event) {
     if (event.hasAccepted()) {
       runId = event.getAccepted().getRunId();
     } else if (event.hasExited()) {
       exited = event.getExited();
+      over = true;
     }
     try {
       if (detail == Detail.JSON) {
