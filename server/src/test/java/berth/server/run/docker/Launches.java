@@ -16,6 +16,17 @@ import java.util.OptionalLong;
 
 /** What tests of the engine start: {@code run-1}. */
 final class Launches {
+  static final Limits UNLIMITED =
+      new Limits(
+          Optional.empty(),
+          Optional.empty(),
+          Duration.ZERO,
+          OptionalLong.empty(),
+          OptionalDouble.empty(),
+          OptionalLong.empty(),
+          OptionalLong.empty(),
+          Optional.empty());
+
   private Launches() {}
 
   /** A program that only ends, in a container of {@code busybox:1}. */
@@ -32,15 +43,7 @@ final class Launches {
         Optional.empty(),
         RunSpec.Network.OWN,
         List.of(),
-        new Limits(
-            Optional.empty(),
-            Optional.empty(),
-            Duration.ZERO,
-            OptionalLong.empty(),
-            OptionalDouble.empty(),
-            OptionalLong.empty(),
-            OptionalLong.empty(),
-            Optional.empty()),
+        UNLIMITED,
         Map.of(),
         List.of(),
         new Owner("ann", "laptop"),

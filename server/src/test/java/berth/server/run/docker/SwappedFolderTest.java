@@ -7,11 +7,9 @@ import static org.awaitility.Awaitility.await;
 import berth.rpc.BerthException;
 import berth.server.reservation.Reservation.Owner;
 import berth.server.run.Launch;
-import berth.server.run.Limits;
 import berth.server.run.RunFolder;
 import berth.server.run.RunSpec;
 import berth.server.run.Runs;
-import berth.server.run.Runtime;
 import java.io.IOException;
 import java.io.RandomAccessFile;
 import java.nio.file.Files;
@@ -20,8 +18,6 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.OptionalDouble;
-import java.util.OptionalLong;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
@@ -82,7 +78,7 @@ class SwappedFolderTest {
   void beforeTheContainerIsMadeItIsRefused() throws Exception {
     Launch launch = launch();
     swap();
-    assertThatThrownBy(() -> runtime.create(launch, new NoProgress()))
+    assertThatThrownBy(() -> runtime.create(launch, new Launches.NoProgress()))
         .isInstanceOf(BerthException.class)
         .hasMessage(
             "mount of %s asked, but since it was checked %s has become a link or a file",
@@ -92,7 +88,7 @@ class SwappedFolderTest {
   @Test
   void afterTheContainerIsMadeItHasNoEffect() throws Exception {
     Launch launch = launch();
-    runtime.create(launch, new NoProgress());
+    runtime.create(launch, new Launches.NoProgress());
     swap();
     assertThat(seen(launch)).isEqualTo("mine");
   }
@@ -100,17 +96,17 @@ class SwappedFolderTest {
   @Test
   void aRestartedServerThatStartsWhatTheOldOneMadeRefusesItToo() throws Exception {
     Launch launch = launch();
-    runtime.create(launch, new NoProgress());
+    runtime.create(launch, new Launches.NoProgress());
     swap();
-    assertThatThrownBy(() -> runtime.create(launch, new NoProgress()))
+    assertThatThrownBy(() -> runtime.create(launch, new Launches.NoProgress()))
         .hasMessageContaining("has become a link or a file");
   }
 
   @Test
   void whatIsMadeTwiceIsStartedOnceWithTheFolder() throws Exception {
     Launch launch = launch();
-    runtime.create(launch, new NoProgress());
-    runtime.create(launch, new NoProgress());
+    runtime.create(launch, new Launches.NoProgress());
+    runtime.create(launch, new Launches.NoProgress());
     assertThat(seen(launch)).isEqualTo("mine");
   }
 
@@ -155,15 +151,7 @@ class SwappedFolderTest {
         Optional.empty(),
         RunSpec.Network.NONE,
         List.of(new Launch.Bind(asked, "/m", false)),
-        new Limits(
-            Optional.empty(),
-            Optional.empty(),
-            Duration.ZERO,
-            OptionalLong.empty(),
-            OptionalDouble.empty(),
-            OptionalLong.empty(),
-            OptionalLong.empty(),
-            Optional.empty()),
+        Launches.UNLIMITED,
         Map.of(),
         List.of(),
         new Owner("ann", "laptop"),
@@ -181,15 +169,5 @@ class SwappedFolderTest {
             .redirectOutput(ProcessBuilder.Redirect.DISCARD)
             .start();
     assertThat(process.waitFor()).as(String.join(" ", words)).isZero();
-  }
-
-  private static final class NoProgress implements Runtime.Progress {
-    @Override
-    public void pulling(Runtime.Pull pull) {}
-
-    @Override
-    public boolean wanted() {
-      return true;
-    }
   }
 }
