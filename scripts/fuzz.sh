@@ -42,7 +42,7 @@ while [ $# -gt 0 ]; do
       shift 2
       ;;
     --target)
-      names | grep -qxF -e "${2:-}" || die "there is no target '${2:-}': $(names | tr '\n' ' ')"
+      grep -qxF -e "${2:-}" <<<"$(names)" || die "there is no target '${2:-}': $(names | tr '\n' ' ')"
       targets+=("$2")
       shift 2
       ;;
@@ -128,7 +128,7 @@ number() { sed -n "s/^stat::$2: *//p" "fuzz/build/fuzz/$1/log" | tail -n 1; }
 report() {
   local name=$1 result=$2 place=fuzz/build/fuzz/$1 finding inputs
   rm -rf "$place/tmp"
-  finding=$(find "$place/findings" -type f ! -name '*.java' ! -name 'slow-unit*' | head -n 1)
+  finding=$(find "$place/findings" -type f ! -name '*.java' ! -name 'slow-unit*' -print -quit)
   inputs=$(number "$name" number_of_executed_units)
   # One that tried nothing has shown nothing.
   if [ "$result" -eq 0 ] && [ -z "$finding" ] && [ "${inputs:-0}" -gt 0 ]; then

@@ -99,7 +99,10 @@ public final class Conversation {
     return conversation;
   }
 
-  /** All but those that came after a stream of events had begun, which nobody answers. */
+  /**
+   * All but those that came after a stream of events had begun, or behind the last of the
+   * connection: those are not answered.
+   */
   public List<Request> requests() {
     return requests;
   }
@@ -113,7 +116,9 @@ public final class Conversation {
 
     @Override
     public void channelRead(ChannelHandlerContext context, Object message) {
-      if (message instanceof FullHttpRequest request && !streaming) {
+      if (message instanceof FullHttpRequest request
+          && !streaming
+          && context.channel().isActive()) {
         requests.add(new Request(request));
       }
       context.fireChannelRead(message);

@@ -104,8 +104,9 @@ final class HttpConnection extends SimpleChannelInboundHandler<FullHttpRequest> 
 
   @Override
   protected void channelRead0(ChannelHandlerContext context, FullHttpRequest request) {
-    if (busy) {
-      // Nobody of today sends the next request before the answer to the last.
+    if (busy || !context.channel().isActive()) {
+      // No client of today sends the next request before the answer to the last. One that came
+      // together with a last request is decoded even though that has closed the connection.
       context.close();
       return;
     }

@@ -13,6 +13,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -60,6 +61,35 @@ class HttpLimitsTest {
           socket.close();
         }
       }
+    }
+  }
+
+  @Test
+  void whatComesBehindALastRequestIsNotCarriedOut() throws Exception {
+    AtomicInteger calls = new AtomicInteger();
+    try (HttpServer server =
+            builder
+                .vital(
+                    "/count",
+                    call -> {
+                      calls.incrementAndGet();
+                      call.reply(HttpReply.text(200, "counted"));
+                    })
+                .start();
+        Socket socket = connect(server)) {
+      // A refusal is sent, and the connection closed, before the next request is looked at.
+      String requests =
+          "GET /nothing HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+              + "GET /count HTTP/1.1\r\nHost: localhost\r\n\r\n";
+      socket.getOutputStream().write(requests.getBytes(StandardCharsets.US_ASCII));
+      String answer = new String(socket.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+      assertThat(answer).startsWith("HTTP/1.1 404").doesNotContain("counted");
+      // It is answered after what was handed to the same threads before it.
+      try (Socket next = connect(server)) {
+        ask(next, "/healthz");
+        assertThat(next.getInputStream().read()).isEqualTo('H');
+      }
+      assertThat(calls).hasValue(0);
     }
   }
 

@@ -33,6 +33,9 @@ class SupervisedClusterFuzzTest {
   private static final Scratch SCRATCH = new Scratch();
   private static final List<String> FILES =
       List.of("input/submitted", "input/cancel", "state/status");
+  // Nobody answers there.
+  private static final RegistryClient REGISTRY =
+      RegistryClient.of(List.of(new Address("127.0.0.1", 1)));
   private static final ClusterStatus SUBMITTED = ClusterStatus.newBuilder().setName("a").build();
 
   static Stream<byte[]> seeds() {
@@ -79,10 +82,10 @@ class SupervisedClusterFuzzTest {
         folder.resolve(FILES.get(choice % FILES.size())),
         choice < FILES.size() ? content : sealed(content));
 
-    try (RegistryClient registry = RegistryClient.of(List.of(new Address("127.0.0.1", 1)))) {
+    try {
       SupervisedCluster cluster = new SupervisedCluster(folder, path -> {});
       cluster.cancelAsked();
-      cluster.carryOut(registry, note -> {});
+      cluster.carryOut(REGISTRY, note -> {});
     } catch (BerthException | IOException e) {
       // Without what was handed over, or with an order that cannot be read, nobody can go on.
       assertThat(choice % FILES.size()).isLessThan(2);

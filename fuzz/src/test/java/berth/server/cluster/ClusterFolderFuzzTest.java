@@ -3,6 +3,7 @@ package berth.server.cluster;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import berth.command.Vitals;
+import berth.fuzz.KeptFolder;
 import berth.fuzz.Scratch;
 import berth.rpc.Address;
 import berth.server.state.DurableFiles;
@@ -42,6 +43,12 @@ class ClusterFolderFuzzTest {
           Optional.of(new SupervisorProcess("boot", 99999999, 7)));
   private static final Scratch SCRATCH = new Scratch();
   private static final DurableFiles DISK = new DurableFiles(new Vitals());
+  private static final KeptFolder TWO_CLUSTERS =
+      new KeptFolder(
+          folder -> {
+            write(new ClusterFolder(folder.resolve("c-1"), DISK));
+            write(new ClusterFolder(folder.resolve("c-2"), DISK));
+          });
 
   static Stream<byte[]> seeds() throws IOException {
     Path folder = SCRATCH.empty();
@@ -64,10 +71,7 @@ class ClusterFolderFuzzTest {
     if (data.length == 0) {
       return;
     }
-    Path state = SCRATCH.empty();
-    Path folder = Files.createDirectory(state.resolve("clusters"));
-    write(new ClusterFolder(folder.resolve("c-1"), DISK));
-    write(new ClusterFolder(folder.resolve("c-2"), DISK));
+    Path folder = TWO_CLUSTERS.restored();
     Path damaged = folder.resolve("c-2").resolve(FILES.get((data[0] & 0xff) % FILES.size()));
     Files.write(damaged, Arrays.copyOfRange(data, 1, data.length));
 

@@ -3,6 +3,7 @@ package berth.server.gpu;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import berth.command.Vitals;
+import berth.fuzz.KeptFolder;
 import berth.fuzz.Scratch;
 import berth.server.state.DurableFiles;
 import berth.server.state.RecordFile;
@@ -31,6 +32,8 @@ class OutageFilesFuzzTest {
   private static final Outage REBOOT =
       new Outage(OptionalInt.empty(), RecoveryAction.NODE_REBOOT, "the driver: ü\n=", true, true);
 
+  private static final KeptFolder TWO_OUTAGES = new KeptFolder(folder -> write(folder, RESET));
+
   static Stream<byte[]> seeds() throws IOException {
     Stream.Builder<byte[]> seeds = Stream.builder();
     for (Outage outage : new Outage[] {RESET, REBOOT}) {
@@ -55,8 +58,7 @@ class OutageFilesFuzzTest {
     if (data.length == 0) {
       return;
     }
-    Path state = SCRATCH.empty();
-    write(state, RESET);
+    Path state = TWO_OUTAGES.restored();
     byte[] content = Arrays.copyOfRange(data, 1, data.length);
     boolean whole = (data[0] & 1) == 1;
     if (whole) {

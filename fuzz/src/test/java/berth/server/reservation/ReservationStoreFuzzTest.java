@@ -3,6 +3,7 @@ package berth.server.reservation;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import berth.command.Vitals;
+import berth.fuzz.KeptFolder;
 import berth.fuzz.Scratch;
 import berth.server.reservation.ReservationStore.Stored;
 import berth.server.state.DurableFiles;
@@ -26,6 +27,14 @@ class ReservationStoreFuzzTest {
   private static final Kept THIS_PROCESS =
       new Kept(keeper(), Map.of("gpu0", List.of(3), "port-20000", List.of(4, 5)), Optional.empty());
   private static final DurableFiles DISK = new DurableFiles(new Vitals());
+  private static final KeptFolder TWO_RESERVATIONS =
+      new KeptFolder(
+          folder -> {
+            try (ReservationStore store = new ReservationStore(folder, DISK)) {
+              store.save(stored("r-1"));
+              store.save(stored("r-2"));
+            }
+          });
 
   static Stream<byte[]> seeds() throws IOException {
     Path folder = SCRATCH.empty();
@@ -39,10 +48,8 @@ class ReservationStoreFuzzTest {
   @MethodSource("seeds")
   @FuzzTest
   void harmsNoOtherReservation(byte[] data) throws Exception {
-    Path folder = SCRATCH.empty();
+    Path folder = TWO_RESERVATIONS.restored();
     try (ReservationStore store = new ReservationStore(folder, DISK)) {
-      store.save(stored("r-1"));
-      store.save(stored("r-2"));
       if (data.length > 0 && data[0] == '#') {
         // As if it had been written so, which a checksum does not keep anybody from.
         DISK.write(folder.resolve("r-2.reservation"), data);

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import berth.command.Vitals;
 import berth.fuzz.Inputs;
+import berth.fuzz.KeptFolder;
 import berth.fuzz.Scratch;
 import berth.server.state.DurableFiles;
 import berth.server.state.RecordFile;
@@ -34,6 +35,12 @@ class RunStoreFuzzTest {
   private static final RunRequest REQUEST =
       RunRequest.of(
           RunCodeRequest.newBuilder().setImage("a:1").addCommand("true").setName("digits").build());
+  private static final KeptFolder TWO_RUNS =
+      new KeptFolder(
+          folder -> {
+            store(folder, RunRecord.accepted(GOOD, "", 1, Instant.EPOCH, RunRecord.Phase.QUEUED));
+            store(folder, RunRecord.accepted(BAD, "", 2, Instant.EPOCH, RunRecord.Phase.QUEUED));
+          });
 
   static Stream<byte[]> seeds() throws IOException {
     RunRecord record = RunRecord.accepted(BAD, "", 2, Instant.EPOCH, RunRecord.Phase.QUEUED);
@@ -105,13 +112,12 @@ class RunStoreFuzzTest {
     if (data.length == 0) {
       return;
     }
-    Path folder = SCRATCH.empty();
-    store(folder, RunRecord.accepted(GOOD, "", 1, Instant.EPOCH, RunRecord.Phase.QUEUED));
-    store(folder, RunRecord.accepted(BAD, "", 2, Instant.EPOCH, RunRecord.Phase.QUEUED));
+    Path folder = TWO_RUNS.restored();
     damage(new RunFolder(folder.resolve(BAD)), data);
 
     RunStore store = new RunStore(folder, DISK);
-    RunStore.Loaded loaded = store.load();
+    // In this thread: starting others takes longer than reading.
+    RunStore.Loaded loaded = store.load(Runnable::run);
 
     assertThat(loaded.runs()).extracting(stored -> id(stored.folder())).contains(GOOD);
     for (RunStore.Stored stored : loaded.runs()) {

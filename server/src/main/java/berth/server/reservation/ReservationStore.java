@@ -111,15 +111,26 @@ final class ReservationStore implements AutoCloseable {
   }
 
   void setDraining(boolean draining) {
+    boolean before = draining();
     try {
-      if (!draining) {
-        Files.deleteIfExists(drainFile());
-      } else if (!draining()) {
-        Files.createFile(drainFile());
-      }
+      markDraining(draining);
       files.flush(folder);
     } catch (IOException e) {
+      try {
+        // Else the next daemon would do what this one has refused.
+        markDraining(before);
+      } catch (IOException unmarked) {
+        e.addSuppressed(unmarked);
+      }
       throw unwritable(e);
+    }
+  }
+
+  private void markDraining(boolean draining) throws IOException {
+    if (!draining) {
+      Files.deleteIfExists(drainFile());
+    } else if (!draining()) {
+      Files.createFile(drainFile());
     }
   }
 

@@ -11,8 +11,6 @@ import berth.server.run.RunRecord.ExitReason;
 import berth.server.run.RunRecord.Phase;
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.nio.file.FileStore;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.EnumMap;
 import java.util.List;
@@ -101,9 +99,9 @@ final class RunMetrics {
         List.of(DISK_FREE, DISK_SIZE),
         readings -> {
           try {
-            FileStore disk = Files.getFileStore(stateFolder);
-            readings.set(DISK_FREE, disk.getUsableSpace());
-            readings.set(DISK_SIZE, disk.getTotalSpace());
+            StateDisk.Space disk = StateDisk.space(stateFolder);
+            readings.set(DISK_FREE, disk.free());
+            readings.set(DISK_SIZE, disk.total());
           } catch (IOException e) {
             throw new UncheckedIOException(e);
           }

@@ -32,6 +32,7 @@ import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.Properties;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.regex.Pattern;
@@ -193,6 +194,18 @@ final class RunStore {
 
   /** What earlier processes have left. What was never accepted is deleted. */
   Loaded load() {
+    // Thousands of small files: the disk may have several at once on their way. Not as many as the
+    // machine has cores: some of the files may be large.
+    ExecutorService readers = Executors.newFixedThreadPool(READERS);
+    try {
+      return load(readers);
+    } finally {
+      readers.shutdownNow();
+    }
+  }
+
+  /** The same, in threads of the caller's choice. */
+  Loaded load(Executor readers) {
     List<Stored> runs = new ArrayList<>();
     List<RunFolder> unreadable = new ArrayList<>();
     List<RunFolder> folders;
@@ -204,47 +217,32 @@ final class RunStore {
     } catch (IOException e) {
       throw unwritable(e);
     }
-    // Thousands of small files: the disk may have several at once on their way. Not as many as the
-    // machine has cores: some of the files may be large.
-    ExecutorService readers = Executors.newFixedThreadPool(READERS);
-    try {
-      List<CompletableFuture<Void>> reading =
-          folders.stream()
-              .map(
-                  run ->
-                      CompletableFuture.runAsync(
-                          () -> {
-                            Optional<Stored> stored;
-                            try {
-                              stored = read(run);
-                            } catch (IOException e) {
-                              // It may go on; to take it for damaged would be to end it.
-                              log.error(
-                                  "{} is left alone until the next start: {}",
-                                  run.path(),
-                                  e.toString());
-                              return;
-                            }
-                            synchronized (runs) {
-                              stored.ifPresentOrElse(
-                                  runs::add,
-                                  () -> {
-                                    if (run.exists()) {
-                                      unreadable.add(run);
-                                    }
-                                  });
-                            }
-                          },
-                          readers))
-              .toList();
-      reading.forEach(CompletableFuture::join);
-    } finally {
-      readers.shutdownNow();
-    }
+    folders.stream()
+        .map(run -> CompletableFuture.runAsync(() -> read(run, runs, unreadable), readers))
+        .toList()
+        .forEach(CompletableFuture::join);
     runs.sort(
         Comparator.comparingLong((Stored stored) -> stored.record.number())
             .thenComparing(stored -> stored.record.accepted()));
     return new Loaded(runs, unreadable);
+  }
+
+  private void read(RunFolder run, List<Stored> runs, List<RunFolder> unreadable) {
+    Optional<Stored> stored;
+    try {
+      stored = read(run);
+    } catch (IOException e) {
+      // It may go on; to take it for damaged would be to end it.
+      log.error("{} is left alone until the next start: {}", run.path(), e.toString());
+      return;
+    }
+    synchronized (runs) {
+      if (stored.isPresent()) {
+        runs.add(stored.get());
+      } else if (run.exists()) {
+        unreadable.add(run);
+      }
+    }
   }
 
   /**

@@ -4,8 +4,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
+import berth.command.Vitals;
 import berth.rpc.BerthException;
 import berth.server.reservation.Box.Outcome;
+import berth.server.state.DurableFiles;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -90,6 +92,16 @@ class ReservationStoreTest {
     assertThat(box.daemon("d", "20000-20999").overview().reservations())
         .extracting(Reservation::id)
         .containsExactly(first.id());
+  }
+
+  @Test
+  void aDrainThatCouldNotBeWrittenDownIsNoneAfterARestart(@TempDir Path state) {
+    DurableFiles disk = new DurableFiles(new Vitals());
+    try (ReservationStore store = new ReservationStore(state, disk)) {
+      disk.close();
+      assertThatThrownBy(() -> store.setDraining(true)).isInstanceOf(BerthException.class);
+      assertThat(store.draining()).isFalse();
+    }
   }
 
   @Test
