@@ -13,13 +13,18 @@ if ! command -v "$java" >/dev/null 2>&1; then
   echo "@NAME@: no Java at '$java': install a Java 17 runtime, or set JAVA_HOME" >&2
   exit 125
 fi
-# Java cannot name the files of a bundle whose names its locale cannot write.
-case @NAME@,${LC_ALL:-${LC_CTYPE:-${LANG:-}}} in
-  berth,* | *UTF-8 | *utf8) ;;
-  *) export LC_ALL=C.UTF-8 ;;
+# Java names files in the characters of its locale, and cannot name those of a bundle if these are not UTF-8. The property
+# keeps what LC_ALL was: tables are drawn for the caller's terminal, and `berth lock` gives it back to its command.
+locale=
+case ${LC_ALL:-${LC_CTYPE:-${LANG:-}}} in
+  *[Uu][Tt][Ff]-8* | *[Uu][Tt][Ff]8*) ;;
+  *)
+    locale=-Dberth.callerLcAll=${LC_ALL-}
+    export LC_ALL=C.UTF-8
+    ;;
 esac
 lib=$home/lib
 # Out of memory it ends at once: what it leaves is made for that, and a process that is half alive is not.
 # The archive of parsed classes belongs to one JVM and one place; where it does not fit, Java starts without it.
 exec "$java" -Xshare:auto -XX:SharedArchiveFile="$lib/@NAME@.jsa" -Xlog:disable -Xlog:all=error:stderr -XX:+ExitOnOutOfMemoryError \
-  @OPTIONS@ -Dberth.home="$home" $BERTH_JAVA_OPTS -cp "@CLASSPATH@" @MAIN@ "$@"
+  @OPTIONS@ -Dberth.home="$home" ${locale:+"$locale"} $BERTH_JAVA_OPTS -cp "@CLASSPATH@" @MAIN@ "$@"

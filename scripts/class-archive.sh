@@ -25,10 +25,25 @@ record() {
   export BERTH_JAVA_OPTS
 }
 
-# Adds to the classes of one recording those of another. Each begins with a header that may stand there only once.
+# Adds to the classes of one recording those of another. Each begins with a header that may stand there only once. Later JVMs
+# number the classes of a recording, each from 0; only classes of other loaders than the JVM's own refer to the numbers, and
+# those are left out.
 merge() {
-  awk '/^#/ { if (NR == FNR) print; next } !seen[$0]++' "$work/$1.classes" "$work/$2.classes" >"$work/merged"
+  awk '/^#/ { if (NR == FNR) print; next } / source: / { next } { sub(/ id: [0-9]+$/, "") } !seen[$0]++' \
+    "$work/$1.classes" "$work/$2.classes" >"$work/merged"
   mv "$work/merged" "$work/$1.classes"
+}
+
+# Runs a command whose output matters only if it fails.
+run() {
+  if ! "$@" >"$work/run.log" 2>&1; then
+    echo "class-archive.sh: '$*' failed:" >&2
+    cat "$work/run.log" >&2
+    for log in "$work"/*.log; do
+      [ "$log" = "$work/run.log" ] || sed "s|^|${log##*/}: |" "$log" >&2
+    done
+    exit 1
+  fi
 }
 
 # Starts a daemon, records its classes as those of $1, and sets $address to where it listens.
@@ -60,9 +75,9 @@ start berthd berthd --name docker --simulate-gpus 4 --lock-dir "$work" --state-d
 start berthd-process berthd --name process --simulate-gpus 4 --lock-dir "$work" --state-dir "$work/process" \
   --runtime process --allow-root --registry "$registry"
 record berth
-"$bin/berth" gpus --server "$address" >/dev/null
+run "$bin/berth" gpus --server "$address"
 record berth-run
-"$bin/berth" run --server "$address" --gpus 1 -- true 2>/dev/null
+run "$bin/berth" run --server "$address" --gpus 1 -- true
 record berth-servers
 tries=0
 until "$bin/berth" servers --registry "$registry" >/dev/null 2>"$work/servers.log"; do
@@ -75,7 +90,7 @@ until "$bin/berth" servers --registry "$registry" >/dev/null 2>"$work/servers.lo
   sleep 0.1
 done
 record berth-placed
-"$bin/berth" run --registry "$registry" --gpus 1 -- true 2>/dev/null
+run "$bin/berth" run --registry "$registry" --gpus 1 -- true
 
 for pid in $pids; do
   kill "$pid"
@@ -92,6 +107,7 @@ for command in berth berthd berth-registry; do
   BERTH_JAVA_OPTS="-XX:-UseSerialGC -XX:+UseG1GC -Xshare:dump -XX:SharedClassListFile=$work/$command.classes"
   if ! "$bin/$command" >"$work/dump.log" 2>&1; then
     rm -f "$home/lib/$command.jsa"
-    echo "class-archive.sh: the JVM wrote no archive for $command; it will start more slowly" >&2
+    echo "class-archive.sh: the JVM wrote no archive for $command; it will start more slowly:" >&2
+    cat "$work/dump.log" >&2
   fi
 done

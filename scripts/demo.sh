@@ -208,9 +208,9 @@ The registry and both servers are running, and $page shows them. Try:
   berth gpus
   berth reserve --gpus 2 --for 10m
   berth reservations
-  berth run --gpus 1 ${job[*]} $state/train.sh model-c
+  berth run --gpus 1$(printf ' %q' "${job[@]}") $state/train.sh model-c
   berth runs
-  berth cluster run --ps 1 --workers 3 --gpus 1 ${job[*]} examples/clusters/line_fit.sh {job_name} {task_index} {ps_hosts}
+  berth cluster run --ps 2 --workers 2 --gpus 1$(printf ' %q' "${job[@]}") examples/clusters/line_fit.sh {job_name} {task_index} {ps_hosts}
   berth clusters --all
 The lines '... described by' in $state/*.log name the files of the simulated GPUs: change a temperature, or add the
 line 'status 15' to a GPU to lose it. Stop everything with:

@@ -222,7 +222,7 @@ write_configuration() {
       say "$etc/services.yaml names images berth/..., which are never fetched: build them with scripts/build-images.sh," \
         "and name them berth.invalid/... there"
     fi
-    printf '%s\n' "${settings[@]}" | grep -q '^services:' || settings+=("services: /etc/berth/services.yaml")
+    grep -q '^services:' <<<"$(printf '%s\n' "${settings[@]}")" || settings+=("services: /etc/berth/services.yaml")
   fi
   if [ -e "$etc/$daemon.yaml" ]; then
     say "$etc/$daemon.yaml stays as it is"

@@ -1,7 +1,7 @@
 # Installs what a script needs and the machine lacks; nothing is installed that is there already. To be sourced:
 #   . scripts/prerequisites.sh
 #   require jdk gradle docker ...
-# Sets JAVA_HOME to a JDK 17 if one is asked for, and jre to the home of a Java that runs Berth if that is. Works on
+# Sets JAVA_HOME to a JDK that builds Berth if one is asked for, and jre to the home of a Java that runs it if that is. Works on
 # Debian and Ubuntu, as root or with sudo; elsewhere it says what to install.
 # shellcheck shell=bash
 
@@ -48,7 +48,7 @@ require() {
     install_packages
   fi
   if [[ " $* " == *' jdk '* ]]; then
-    find_jdk || die "there is no JDK 17 under /usr/lib/jvm, nor is JAVA_HOME one"
+    find_jdk || die "no JDK 17, 21 or 25 under /usr/lib/jvm, and JAVA_HOME is none"
   fi
   if [[ " $* " == *' jre '* ]]; then
     find_jre || die "there is no Java 17 or later under /usr/lib/jvm, nor is JAVA_HOME one"
@@ -68,16 +68,30 @@ python_has() {
   done
 }
 
+# The releases of Java with which Berth is built and tested, the preferred one first. All of them run Gradle 4.4.1.
+java_releases=(17 21 25)
+
+# JAVA_HOME if that is one of them, else the preferred one that is installed.
 find_jdk() {
-  local home
-  for home in ${JAVA_HOME:+"$JAVA_HOME"} /usr/lib/jvm/java-17-openjdk-* /usr/lib/jvm/*17*; do
-    if [ -x "$home/bin/javac" ] && "$home/bin/javac" -version 2>&1 | grep -q '^javac 17\b'; then
-      export JAVA_HOME=$home
+  local home release
+  for release in "${java_releases[@]}"; do
+    # An empty one would name /bin/javac, and JAVA_HOME would stay unset.
+    if [ -n "${JAVA_HOME:-}" ] && is_jdk "$JAVA_HOME" "$release"; then
       return 0
     fi
   done
+  for release in "${java_releases[@]}"; do
+    for home in /usr/lib/jvm/java-"$release"-openjdk-* /usr/lib/jvm/*"$release"*; do
+      if is_jdk "$home" "$release"; then
+        export JAVA_HOME=$home
+        return 0
+      fi
+    done
+  done
   return 1
 }
+
+is_jdk() { [ -x "$1/bin/javac" ] && [[ $("$1/bin/javac" -version 2>&1) =~ (^|$'\n')"javac $2"($|[^0-9]) ]]; }
 
 # Java 17 if there is one, else a later one.
 find_jre() {
@@ -85,7 +99,7 @@ find_jre() {
   for home in ${JAVA_HOME:+"$JAVA_HOME"} /usr/lib/jvm/java-17-openjdk-* /usr/lib/jvm/*17* \
     "$(readlink -f "$(command -v java)" | sed 's|/bin/java$||')" /usr/lib/jvm/*; do
     if [ -x "$home/bin/java" ] &&
-      "$home/bin/java" -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])\b'; then
+      [[ $("$home/bin/java" -version 2>&1) =~ 'version "'(1[7-9]|[2-9][0-9])($|[^0-9]) ]]; then
       # shellcheck disable=SC2034 # It is for the script that asked.
       jre=$home
       return 0
@@ -101,11 +115,11 @@ install_packages() {
     have sudo || die "please install: ${missing_packages[*]} (you are not root and there is no sudo)"
     as_root=(sudo)
   fi
-  say "Installing ${missing_packages[*]} ..."
   local log
   log=$(mktemp)
   if ! "${as_root[@]}" apt-get update -qq >"$log" 2>&1 ||
-    ! drop_unknown_client ||
+    ! name_packages ||
+    ! say "Installing ${missing_packages[*]} ..." ||
     ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
       apt-get install -y -qq --no-install-recommends "${missing_packages[@]}" >>"$log" 2>&1; then
     tail -n 20 "$log" >&2
@@ -124,15 +138,38 @@ leave_etcd_stopped() {
   "$@" update-rc.d etcd disable >/dev/null 2>&1 || true
 }
 
-# Older releases have no docker-cli: there docker.io brings the client.
-drop_unknown_client() {
+# Replaces what the releases of Debian and Ubuntu name differently by what this one has.
+name_packages() {
   local package known=()
   for package in "${missing_packages[@]}"; do
-    if [ "$package" != docker-cli ] || apt-cache show docker-cli >/dev/null 2>&1; then
-      known+=("$package")
-    fi
+    case $package in
+      openjdk-17-*) known+=("$(java_package "${package#openjdk-17}")") ;;
+      # Older releases have no such package: there docker.io brings the client.
+      docker-cli) ! is_packaged docker-cli || known+=(docker-cli) ;;
+      *) known+=("$package") ;;
+    esac
   done
   missing_packages=("${known[@]}")
+}
+
+# The package openjdk-RELEASE$1 of the preferred release that can be installed here.
+java_package() {
+  local release
+  for release in "${java_releases[@]}"; do
+    if is_packaged "openjdk-$release$1"; then
+      echo "openjdk-$release$1"
+      return 0
+    fi
+  done
+  # apt-get will say that there is none.
+  echo "openjdk-${java_releases[0]}$1"
+}
+
+# Whether apt-get could install a package. "apt-cache show" also knows packages that are only mentioned.
+# Matched only when all of its output is there: apt-cache fails if its reader ends before it does.
+is_packaged() {
+  local policy
+  policy=$(LC_ALL=C apt-cache policy "$1") && [[ $policy == *$'\n  Candidate: '[^\(]* ]]
 }
 
 # Runs a command and says how long it took; its output is shown only if it fails.

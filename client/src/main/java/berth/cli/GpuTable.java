@@ -6,8 +6,6 @@ import berth.v1.Gpu;
 import berth.v1.GpuHealthState;
 import berth.v1.GpuProcess;
 import berth.v1.GpuReport;
-import java.nio.charset.Charset;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
@@ -24,7 +22,7 @@ final class GpuTable {
   private final boolean unicode;
 
   GpuTable(boolean colours) {
-    this(colours, Charset.defaultCharset().equals(StandardCharsets.UTF_8));
+    this(colours, Terminal.showsUnicode());
   }
 
   GpuTable(boolean colours, boolean unicode) {

@@ -33,7 +33,10 @@ final class Progress {
     }
     shown = text;
     if (redrawn) {
-      out.print(ERASE + (text.length() <= WIDTH ? text : text.substring(0, WIDTH - 1) + "…"));
+      String more = Terminal.showsUnicode() ? "…" : "...";
+      out.print(
+          ERASE
+              + (text.length() <= WIDTH ? text : text.substring(0, WIDTH - more.length()) + more));
       out.flush();
     } else {
       out.println("berth: " + text);

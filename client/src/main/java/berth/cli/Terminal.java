@@ -2,6 +2,7 @@ package berth.cli;
 
 import berth.rpc.PlainText;
 import java.io.IOException;
+import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -29,6 +30,19 @@ record Terminal(boolean interactive, boolean colours) {
   /** Whether a person sees standard error; the console that Java knows is that of the others. */
   static boolean showsErrors() {
     return shows(2);
+  }
+
+  /** Whether the caller's locale has more than ASCII: what is drawn for people keeps to it. */
+  static boolean showsUnicode() {
+    return showsUnicode(System.getProperty("berth.callerLcAll"), Charset.defaultCharset());
+  }
+
+  /**
+   * @param callerLcAll what the start script replaced, because it was not UTF-8; null if nothing
+   * @param own the characters of this process
+   */
+  static boolean showsUnicode(String callerLcAll, Charset own) {
+    return callerLcAll == null && own.equals(StandardCharsets.UTF_8);
   }
 
   private static boolean shows(int descriptor) {
