@@ -17,28 +17,29 @@ import picocli.CommandLine.Parameters;
     name = "attach",
     sortOptions = false,
     description = {
-      "Shows what a run prints from now on, until it ends.",
+      "Follow the output of a run until it ends.",
       "",
-      "Ctrl-C leaves the run alone; 'berth cancel' ends it.",
+      "Ctrl-C detaches; 'berth cancel' stops the run.",
       "",
     },
     footer = {
       "",
-      "Example: berth attach run-6b1f",
-      "Exit codes: the program's own; 124 if its time was over, 125 if Berth failed.",
+      "Examples:",
+      "  berth attach run-6b1f",
+      "Exit codes: the program's own; 124 on a time limit, 125 if Berth failed.",
     })
 final class AttachCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
 
   @Option(
       names = "--hold",
-      description = "Keep a run alive that is not detached, should its own caller leave.")
+      description = "Keep an attached run alive if its own client disconnects.")
   private boolean hold;
 
-  @Option(names = "--json", description = "Print each event as a line of JSON (RunEvent).")
+  @Option(names = "--json", description = "Print events as JSON lines (RunEvent).")
   private boolean json;
 
-  @Parameters(paramLabel = "RUN", description = "Which, by its id or the beginning of that.")
+  @Parameters(paramLabel = "RUN", description = "Run ID or unique prefix.")
   private String run;
 
   @Override

@@ -16,10 +16,15 @@ import picocli.CommandLine.Spec;
     versionProvider = Version.class,
     synopsisSubcommandLabel = "COMMAND",
     scope = ScopeType.INHERIT,
-    description = "Uses the GPU servers of your group.",
+    description = "Run code on shared GPU servers.",
     footer = {
       "",
-      "Exit codes: the program's own where one was run, 125 if Berth itself failed.",
+      "Examples:",
+      "  berth gpus",
+      "  berth run --service tensorflow --gpus 1 train.py",
+      "  berth cluster run mnist.yaml",
+      "",
+      "Exit codes: the program's own, or 125 if Berth failed.",
       "Completion for bash and zsh: source <(berth generate-completion)",
     },
     subcommands = {
@@ -49,11 +54,11 @@ final class BerthCommand implements Runnable {
   @Option(
       names = "--stacktrace",
       scope = ScopeType.INHERIT,
-      description = "Show where in the code a failure happened.")
+      description = "Print a stack trace when a command fails.")
   private boolean stackTrace;
 
   @Override
   public void run() {
-    throw new ParameterException(spec.commandLine(), "which command?");
+    throw new ParameterException(spec.commandLine(), "missing command; see 'berth --help'");
   }
 }

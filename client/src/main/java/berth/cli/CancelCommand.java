@@ -16,23 +16,21 @@ import picocli.CommandLine.Parameters;
     name = "cancel",
     sortOptions = false,
     description = {
-      "Ends runs: takes them out of the queue, or ends their programs with SIGTERM and, after their"
-          + " grace, SIGKILL.",
+      "Cancel queued or running runs.",
+      "",
+      "Programs get SIGTERM, and SIGKILL after their grace period.",
       "",
     },
-    footer = {"", "Example: berth cancel run-6b1f run-77"})
+    footer = {"", "Examples:", "  berth cancel run-6b1f", "  berth cancel --force run-6b1f run-77"})
 final class CancelCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
 
   @Option(
       names = {"-f", "--force"},
-      description = "Kill the programs at once.")
+      description = "Send SIGKILL immediately.")
   private boolean force;
 
-  @Parameters(
-      arity = "1..*",
-      paramLabel = "RUN",
-      description = "Which, by their ids or the beginnings of those.")
+  @Parameters(arity = "1..*", paramLabel = "RUN", description = "Run IDs or unique prefixes.")
   private List<String> runs;
 
   @Override

@@ -19,18 +19,18 @@ import picocli.CommandLine.Parameters;
     name = "attach",
     sortOptions = false,
     description = {
-      "Shows what happens to a cluster and what its tasks print from now on, until it ends, as"
-          + " 'berth cluster run' does.",
+      "Follow a detached cluster until it ends.",
       "",
-      "Ctrl-C leaves the cluster alone; 'berth cluster cancel' ends it. What was printed before is"
-          + " in 'berth cluster logs'.",
+      "Ctrl-C detaches; 'berth cluster cancel' stops the cluster. 'berth cluster logs' shows"
+          + " earlier output.",
       "",
     },
     footer = {
       "",
-      "Example: berth cluster attach mnist",
-      "Exit codes: 0 if the training succeeded, else that of the first task that failed; 124 if its"
-          + " time was over, 125 if Berth failed; 0 after Ctrl-C.",
+      "Examples:",
+      "  berth cluster attach mnist",
+      "Exit codes: 0 on success or after Ctrl-C, else that of the first task that failed; 124 on a"
+          + " time limit, 125 if Berth failed.",
     })
 final class ClusterAttachCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
@@ -38,13 +38,11 @@ final class ClusterAttachCommand implements Callable<Integer> {
   @Option(
       names = "--json",
       description =
-          "Print each event as a line of JSON, with its type in 'event' and output in 'data'; the"
-              + " last one is the result.")
+          "Print events as JSON lines: type in 'event', output in 'data'; the last line is the"
+              + " result.")
   private boolean json;
 
-  @Parameters(
-      paramLabel = "NAME",
-      description = "Which, by its name, or by its id or the beginning of that.")
+  @Parameters(paramLabel = "NAME", description = "Cluster name, ID or unique ID prefix.")
   private String name;
 
   @Override

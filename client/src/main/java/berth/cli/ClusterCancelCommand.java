@@ -21,9 +21,10 @@ import picocli.CommandLine.Parameters;
     name = "cancel",
     sortOptions = false,
     description = {
-      "Ends clusters that servers supervise, and waits until they hold nothing any more: they leave"
-          + " the line, or their tasks are ended with SIGTERM and, after their grace, SIGKILL."
-          + " Those that have succeeded or failed but keep tasks running let go of these.",
+      "Cancel detached clusters.",
+      "",
+      "Waits until they have released everything. Tasks get SIGTERM, and SIGKILL after their grace"
+          + " period. Also stops tasks that an ended cluster has kept running.",
       "",
     },
     footer = {
@@ -37,16 +38,16 @@ final class ClusterCancelCommand implements Callable<Integer> {
 
   @Option(
       names = {"-f", "--force"},
-      description = "Kill the tasks at once.")
+      description = "Send SIGKILL immediately.")
   private boolean force;
 
-  @Option(names = "--no-wait", description = "Do not wait until they have ended.")
+  @Option(names = "--no-wait", description = "Return without waiting for the clusters to end.")
   private boolean noWait;
 
   @Parameters(
       arity = "1..*",
       paramLabel = "NAME",
-      description = "Which, by their names, or by their ids or the beginnings of those.")
+      description = "Cluster names, IDs or unique ID prefixes.")
   private List<String> names;
 
   @Override

@@ -9,10 +9,7 @@ import picocli.CommandLine.Spec;
 @Command(
     name = "cluster",
     synopsisSubcommandLabel = "COMMAND",
-    description = {
-      "Runs a program as several tasks on several servers, which know each other's addresses.",
-      ""
-    },
+    description = {"Run distributed trainings.", ""},
     subcommands = {
       ClusterRunCommand.class,
       ClusterPlanCommand.class,
@@ -20,12 +17,18 @@ import picocli.CommandLine.Spec;
       ClusterLogsCommand.class,
       ClusterAttachCommand.class,
       ClusterCancelCommand.class,
+    },
+    footer = {
+      "",
+      "Examples:",
+      "  berth cluster run mnist.yaml",
+      "  berth cluster run -s tensorflow --workers 4 --ps 1 -g 1 train.py",
     })
 final class ClusterCommand implements Runnable {
   @Spec private CommandSpec spec;
 
   @Override
   public void run() {
-    throw new ParameterException(spec.commandLine(), "run, plan, status, logs, attach or cancel?");
+    throw new ParameterException(spec.commandLine(), "missing command; see 'berth cluster --help'");
   }
 }

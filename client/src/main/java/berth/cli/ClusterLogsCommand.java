@@ -29,11 +29,10 @@ import picocli.CommandLine.Parameters;
     name = "logs",
     sortOptions = false,
     description = {
-      "Prints what the tasks of a cluster have printed so far, each line with the name of its task:"
-          + " all attempts of a task in their order, all tasks at the same time.",
+      "Print the output of a cluster's tasks.",
       "",
-      "What a task prints stays on the server where it ran. One that cannot be reached, or has"
-          + " forgotten the run, is named on standard error.",
+      "Each line is prefixed with its task. Output is kept on the server where the task ran;"
+          + " servers that cannot be reached, or no longer have it, are named on stderr.",
       "",
     },
     footer = {
@@ -49,26 +48,24 @@ final class ClusterLogsCommand implements Callable<Integer> {
 
   @Option(
       names = {"-f", "--follow"},
-      description = "Go on until the cluster has ended, or until Ctrl-C, which leaves it alone.")
+      description = "Follow the output until the cluster ends; Ctrl-C detaches.")
   private boolean follow;
 
   @Option(
       names = "--json",
-      description =
-          "Print each line as an event of JSON, with its task and stream, and what became of each"
-              + " attempt, as 'berth cluster run --json' does.")
+      description = "Print events as JSON lines, as 'berth cluster run --json' does.")
   private boolean json;
 
   @Parameters(
       index = "0",
       paramLabel = "NAME",
-      description = "Which cluster, by its name, or by its id or the beginning of that.")
+      description = "Cluster name, ID or unique ID prefix.")
   private String name;
 
   @Parameters(
       index = "1..*",
       paramLabel = "TASK",
-      description = "Only these, such as worker:1, or worker for all of that type.")
+      description = "Only these tasks: worker:1, or worker for all workers.")
   private List<String> tasks = List.of();
 
   @Override

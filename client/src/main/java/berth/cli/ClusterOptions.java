@@ -43,49 +43,48 @@ final class ClusterOptions {
           "--registry",
           "--stacktrace");
 
-  @Option(names = "--workers", paramLabel = "N", description = "How many tasks 'worker'.")
+  @Option(names = "--workers", paramLabel = "N", description = "Number of workers.")
   private int workers;
 
-  @Option(names = "--ps", paramLabel = "N", description = "How many parameter servers ('ps').")
+  @Option(names = "--ps", paramLabel = "N", description = "Number of parameter servers.")
   private int parameterServers;
 
-  @Option(names = "--chief", description = "Also a 'chief', which leads the workers.")
+  @Option(names = "--chief", description = "Add a chief.")
   private boolean chief;
 
-  @Option(
-      names = "--evaluator",
-      description = "Also an 'evaluator', which looks at checkpoints; without GPUs.")
+  @Option(names = "--evaluator", description = "Add an evaluator without GPUs.")
   private boolean evaluator;
 
-  @Option(names = "--tensorboard", description = "Also TensorBoard; its address is shown.")
+  @Option(names = "--tensorboard", description = "Add TensorBoard and show its address.")
   private boolean tensorboard;
 
   @Option(
       names = "--logdir",
       paramLabel = "DIR",
       description =
-          "What TensorBoard shows, such as a folder below a --mount (default: its working folder).")
+          "TensorBoard's log folder, for example in a --mount (default: its working folder).")
   private Optional<String> logdir = Optional.empty();
 
   @Option(
       names = {"-g", "--gpus"},
       paramLabel = "N",
       converter = CountConverter.class,
-      description = "GPUs of the chief and of each worker: a number, or 'all' (default: none).")
+      description = "GPUs for the chief and each worker: a number or 'all' (default: 0).")
   private Optional<Integer> gpus = Optional.empty();
 
   @Option(
       names = "--memory",
       paramLabel = "SIZE",
       converter = SizeText.class,
-      description = "Most memory of each task but TensorBoard, such as 8g; so much must be free.")
+      description =
+          "Memory limit per task, for example 8g, except TensorBoard; also used for placement.")
   private Optional<String> memory = Optional.empty();
 
   @Option(
       names = "--ps-memory",
       paramLabel = "SIZE",
       converter = SizeText.class,
-      description = "The same of each parameter server (default: that of --memory).")
+      description = "Memory limit per parameter server (default: --memory).")
   private Optional<String> parameterServerMemory = Optional.empty();
 
   @Mixin private ImageOptions image = new ImageOptions();
@@ -93,24 +92,22 @@ final class ClusterOptions {
   @Option(
       names = "--bundle",
       paramLabel = "DIR",
-      description =
-          "Send this folder to every task, all but .git; the script is named by its path in it.")
+      description = "Upload this folder to every task, without .git; SCRIPT is a path in it.")
   private Optional<Path> bundle = Optional.empty();
 
   @Option(
       names = "--interpreter",
       paramLabel = "WORDS",
       description =
-          "What runs the script, such as 'python3 -u' (default: the service's, else that of the"
-              + " first line, else by name: .py, .sh).")
+          "Interpreter of the script, for example 'python3 -u' (default: the service's, else its #!"
+              + " line, else by extension: .py, .sh).")
   private Optional<String> interpreter = Optional.empty();
 
   @Option(
       names = "--pip",
       paramLabel = "PACKAGE",
       description =
-          "Install this before the start, as 'pip install' takes it; may be repeated. Paths are"
-              + " below --bundle.")
+          "Package to 'pip install' before the start; paths are relative to --bundle; repeatable.")
   private List<String> pip = new ArrayList<>();
 
   @Mixin private LabelOption labels = new LabelOption();
@@ -119,10 +116,10 @@ final class ClusterOptions {
 
   /** Where tasks go that could go to several servers. */
   static final class Layout {
-    @Option(names = "--spread", description = "Use as many servers as possible (default).")
+    @Option(names = "--spread", description = "Spread tasks over many servers (default).")
     private boolean spread;
 
-    @Option(names = "--pack", description = "Use as few servers as possible.")
+    @Option(names = "--pack", description = "Pack tasks on few servers.")
     private boolean pack;
   }
 
@@ -134,10 +131,10 @@ final class ClusterOptions {
         names = "--wait",
         paramLabel = "DURATION",
         converter = DurationConverter.class,
-        description = "Wait at most so long until everything is free (default: for ever).")
+        description = "Maximum time to wait for resources (default: no limit).")
     private Optional<Duration> atMost = Optional.empty();
 
-    @Option(names = "--no-wait", description = "Fail if not everything is free at once.")
+    @Option(names = "--no-wait", description = "Fail if resources are not free immediately.")
     private boolean none;
   }
 
@@ -145,7 +142,7 @@ final class ClusterOptions {
       names = "--time",
       paramLabel = "DURATION",
       converter = TimeConverter.class,
-      description = "End the training after this time, such as 2h; the exit code is then 124.")
+      description = "Time limit, for example 2h or 1h30m; exit code 124.")
   private Optional<Duration> time = Optional.empty();
 
   @Mixin private KeepAliveOptions keepAlive = new KeepAliveOptions();
@@ -153,14 +150,14 @@ final class ClusterOptions {
   @Option(
       names = "--name",
       paramLabel = "NAME",
-      description = "What it is, in a word that others see (default: that of the file or script).")
+      description = "Name, shown to other users (default: from the file or script).")
   private Optional<String> name = Optional.empty();
 
   @Parameters(
       arity = "0..*",
       paramLabel = "FILE|SCRIPT|COMMAND",
       hideParamSyntax = true,
-      description = "A cluster file, which ends in .yaml or .yml, or what every task is to run.")
+      description = "Cluster file (.yaml, .yml), or a script, or after -- a command.")
   private List<String> words = new ArrayList<>();
 
   /**
@@ -231,16 +228,14 @@ final class ClusterOptions {
   private ClusterRequest fromOptions(CommandSpec spec) {
     if (!chief && workers == 0) {
       throw new ParameterException(
-          spec.commandLine(), "which tasks? Say --workers N, or name a cluster file (.yaml)");
+          spec.commandLine(), "no tasks: use --workers N, --chief, or a cluster file (.yaml)");
     }
     if (words.isEmpty() && !image.given()) {
       throw new ParameterException(
-          spec.commandLine(),
-          "what to run? A script, a command after --, or an image that does something");
+          spec.commandLine(), "nothing to run: give a script, or a command after --");
     }
     if (logdir.isPresent() && !tensorboard) {
-      throw new ParameterException(
-          spec.commandLine(), "--logdir is what TensorBoard shows: say --tensorboard too");
+      throw new ParameterException(spec.commandLine(), "--logdir requires --tensorboard");
     }
     boolean isCommand = RunCommand.followDashes(spec, words);
     ClusterRequest.Builder request =

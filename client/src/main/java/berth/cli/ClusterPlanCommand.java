@@ -27,10 +27,10 @@ import picocli.CommandLine.Spec;
       "       berth cluster plan --workers N [OPTIONS] SCRIPT [ARGUMENTS]",
     },
     description = {
-      "Shows where the tasks of a cluster would go now, and what they would know of each other."
-          + " Nothing is reserved or started.",
+      "Show where a cluster's tasks would be placed.",
       "",
-      "Takes the same file and options as 'berth cluster run'.",
+      "Checks the request and shows the cluster's addresses. Nothing is reserved or started. Takes"
+          + " the same file and options as 'berth cluster run'.",
       "",
     },
     footer = {
@@ -43,7 +43,7 @@ final class ClusterPlanCommand implements Callable<Integer> {
   @Mixin private RegistryOption registry;
   @Mixin private ClusterOptions options;
 
-  @Option(names = "--json", description = "Print all of it as one line of JSON.")
+  @Option(names = "--json", description = "Print the plan as one line of JSON.")
   private boolean json;
 
   private CommandSpec spec;

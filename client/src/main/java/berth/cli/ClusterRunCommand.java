@@ -35,18 +35,18 @@ import picocli.CommandLine.Spec;
       "       berth cluster run --workers N [OPTIONS] -- COMMAND [ARGUMENTS]",
     },
     description = {
-      "Runs a program as several tasks on the servers of the registry, all of them or none, and"
-          + " shows what they print, each line with the name of its task.",
+      "Run a distributed training on several servers.",
       "",
-      "Every task finds the addresses of all in TF_CONFIG, MASTER_ADDR, RANK and the like; in its"
-          + " words {ps_hosts}, {worker_hosts}, {job_name}, {task_index}, {host} and {port} are"
-          + " filled in. When the training is over, parameter servers and TensorBoard are stopped;"
-          + " when a task fails, all are, unless --restart says otherwise.",
+      "Starts all tasks or none, and shows their output, each line prefixed with its task. Tasks"
+          + " find each other through TF_CONFIG, MASTER_ADDR, RANK and the like; in their arguments"
+          + " {ps_hosts}, {worker_hosts}, {job_name}, {task_index}, {host} and {port} are replaced."
+          + " Parameter servers and TensorBoard are stopped when the training is done. When a task"
+          + " fails, all tasks are stopped, unless --restart is set.",
       "",
-      "Options come before a script: what follows it belongs to it. With a cluster file, only"
-          + " --name, --wait, --detach, --time, --signal, --resubmit, --max-restarts, --success,"
-          + " --clean, --ttl and the like, and what says how to show it, can be said too. Ctrl-C"
-          + " asks all tasks to end, a second one kills them.",
+      "Options come before the script; everything after it is passed to it. A cluster file can be"
+          + " combined with --name, --wait, --detach, --time, --signal, --resubmit, --max-restarts,"
+          + " --success, --clean, --ttl and output options. Ctrl-C sends SIGTERM to all tasks, a"
+          + " second Ctrl-C kills them.",
       "",
     },
     footer = {
@@ -65,8 +65,8 @@ import picocli.CommandLine.Spec;
       "    chief: {gpus: 1}",
       "    worker: {instances: 4, gpus: 1, model: A100}",
       "    ps: {instances: 2, memory: 8g}",
-      "Exit codes: 0 if the training succeeded, else that of the first task that failed; 124 if its"
-          + " time was over or its GPUs were idle, 125 if Berth failed, 130 after Ctrl-C.",
+      "Exit codes: 0 on success, else that of the first task that failed; 124 on a time limit or"
+          + " idle GPUs, 125 if Berth failed, 130 after Ctrl-C.",
     })
 final class ClusterRunCommand implements Callable<Integer> {
   @Mixin private RegistryOption registry;
@@ -74,9 +74,7 @@ final class ClusterRunCommand implements Callable<Integer> {
 
   @Option(
       names = {"-d", "--detach"},
-      description =
-          "Hand it over to one of the servers and print its id; 'berth cluster status', 'logs',"
-              + " 'attach' and 'cancel' take its name.")
+      description = "Let a server supervise the cluster, print its ID and return.")
   private boolean detach;
 
   @ArgGroup private Logs logs = new Logs();
@@ -87,24 +85,24 @@ final class ClusterRunCommand implements Callable<Integer> {
         names = "--log-dir",
         paramLabel = "DIR",
         description =
-            "Where to keep the output of each task, such as worker-1.log, and the addresses of all"
-                + " (default: berth-logs/NAME-TIME in the current folder).")
+            "Folder for task logs, such as worker-1.log, and cluster addresses (default:"
+                + " berth-logs/NAME-TIME).")
     private Optional<Path> folder = Optional.empty();
 
-    @Option(names = "--no-logs", description = "Keep no output.")
+    @Option(names = "--no-logs", description = "Do not write log files.")
     private boolean none;
   }
 
   @Option(
       names = "--json",
       description =
-          "Print each event as a line of JSON, with its type in 'event' and output in 'data'; the"
-              + " last one is the result.")
+          "Print events as JSON lines: type in 'event', output in 'data'; the last line is the"
+              + " result.")
   private boolean json;
 
   @Option(
       names = {"-q", "--quiet"},
-      description = "Print nothing but the tasks' output, and why it failed.")
+      description = "Print only task output and errors.")
   private boolean quiet;
 
   private CommandSpec spec;
@@ -142,8 +140,7 @@ final class ClusterRunCommand implements Callable<Integer> {
   private int detach(ClusterRequest request) throws IOException {
     if (logs.folder.isPresent() || quiet) {
       throw new ParameterException(
-          spec.commandLine(),
-          "a detached cluster shows and logs nothing here: leave out --log-dir and --quiet");
+          spec.commandLine(), "--detach cannot be combined with --log-dir or --quiet");
     }
     try (RegistryClient client = registry.require()) {
       DetachedCluster cluster = new HandOver(client).submit(request);

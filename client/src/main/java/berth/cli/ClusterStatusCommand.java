@@ -13,8 +13,7 @@ import picocli.CommandLine.Parameters;
     name = "status",
     sortOptions = false,
     description = {
-      "Shows a cluster that a server supervises: how it is, where its tasks run, and every time"
-          + " that they were started.",
+      "Show a detached cluster, its tasks and their attempts.",
       "",
     },
     footer = {
@@ -26,21 +25,15 @@ import picocli.CommandLine.Parameters;
 final class ClusterStatusCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
 
-  @Option(
-      names = "--watch",
-      description = "Go on showing every change until it has ended, or until Ctrl-C.")
+  @Option(names = "--watch", description = "Refresh until the cluster ends or Ctrl-C.")
   private boolean watch;
 
   @Option(
       names = "--json",
-      description =
-          "Print it as a line of JSON (ClusterStatus of berth/v1/cluster.proto), with --watch a"
-              + " line for each change.")
+      description = "Print JSON (ClusterStatus); with --watch, a line per change.")
   private boolean json;
 
-  @Parameters(
-      paramLabel = "NAME",
-      description = "Which, by its name, or by its id or the beginning of that.")
+  @Parameters(paramLabel = "NAME", description = "Cluster name, ID or unique ID prefix.")
   private String name;
 
   @Override

@@ -17,24 +17,21 @@ import picocli.CommandLine.Option;
     name = "clusters",
     sortOptions = false,
     description = {
-      "Shows the clusters that the servers supervise: what runs, what waits, and what ended of"
-          + " late.",
+      "List detached clusters.",
       "",
     },
-    footer = {"", "Example: berth clusters --all"})
+    footer = {"", "Examples:", "  berth clusters", "  berth clusters --all"})
 final class ClustersCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
 
   @Option(
       names = {"-a", "--all"},
-      description = "Also all that have ended, as far as the servers know them.")
+      description = "Include all ended clusters (default: recent ones only).")
   private boolean all;
 
   @Option(
       names = "--json",
-      description =
-          "Print a line of JSON for each cluster (ClusterStatus), all of them, with the last"
-              + " attempt of each task.")
+      description = "Print a JSON line per cluster (ClusterStatus), ended ones included.")
   private boolean json;
 
   @Override

@@ -21,10 +21,11 @@ import picocli.CommandLine.Spec;
     name = "cp",
     sortOptions = false,
     description = {
-      "Copies files out of the working folder of a run that has ended.",
+      "Copy files from an ended run.",
       "",
-      "As docker cp does: into DEST if that is a folder, else under that name. RUN:. is all that"
-          + " the folder holds. Patterns such as 'model/*.h5' want a folder.",
+      "Paths are relative to the run's working folder. As with docker cp, files go into DEST if it"
+          + " is a folder, else DEST is the new name. RUN:. copies everything. Patterns such as"
+          + " 'model/*.h5' need a folder as DEST.",
       "",
     },
     footer = {
@@ -42,10 +43,10 @@ final class CpCommand implements Callable<Integer> {
   @Parameters(
       index = "0",
       paramLabel = "RUN:PATH",
-      description = "The run, by its id or the beginning of that, and what of its files.")
+      description = "Run ID or unique prefix, and a path or pattern.")
   private String source;
 
-  @Parameters(index = "1", paramLabel = "DEST", description = "Where to.")
+  @Parameters(index = "1", paramLabel = "DEST", description = "Local file or folder.")
   private Path destination;
 
   @Override

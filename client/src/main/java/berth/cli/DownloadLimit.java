@@ -11,7 +11,7 @@ final class DownloadLimit {
       paramLabel = "SIZE",
       defaultValue = "100g",
       converter = SizeConverter.class,
-      description = "Fetch at most this much, for example 500g (default: 100g).")
+      description = "Download at most this much, for example 500g (default: 100g).")
   private long bytes;
 
   TarUnpacker.Limits limits() {

@@ -15,22 +15,23 @@ import picocli.CommandLine.Option;
 @Command(
     name = "gpus",
     description = {
-      "Shows the GPUs of servers: temperature, utilisation, power, memory, processes and health.",
+      "Show GPU load, memory, temperature and health.",
       "",
     },
-    sortOptions = false)
+    sortOptions = false,
+    footer = {"", "Examples:", "  berth gpus", "  berth gpus --server gpu01 --watch"})
 final class GpusCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
   @Mixin private ServerFilterOptions filter;
 
-  @Option(names = "--watch", description = "Go on showing every new sample until Ctrl-C.")
+  @Option(names = "--watch", description = "Refresh until Ctrl-C.")
   private boolean watch;
 
   @Option(
       names = "--json",
       description =
-          "Print each response as a line of JSON: the ListGpusResponses, or with --watch the"
-              + " WatchGpusResponses, of berth/v1/gpu.proto.")
+          "Print a JSON line per server (ListGpusResponse); with --watch, per sample"
+              + " (WatchGpusResponse).")
   private boolean json;
 
   @Override

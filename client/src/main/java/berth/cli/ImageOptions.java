@@ -29,41 +29,39 @@ final class ImageOptions {
     @Option(
         names = {"-s", "--service"},
         paramLabel = "NAME",
-        description =
-            "Run in the image that the administrator gave this name; see 'berth services'.")
+        description = "Run in the image of this service; see 'berth services'.")
     private String service = "";
 
     @Option(
         names = {"-i", "--image"},
         paramLabel = "IMAGE",
-        description = "Run in this image, such as busybox:1.35.")
+        description = "Run in this image, for example busybox:1.35.")
     private String image = "";
   }
 
   @Option(
       names = "--entrypoint",
       paramLabel = "WORDS",
-      description = "Replace the image's entrypoint; '' for none.")
+      description = "Override the image's entrypoint; '' for none.")
   private Optional<String> entrypoint = Optional.empty();
 
   @Option(
       names = {"-e", "--env"},
       paramLabel = "K[=V]",
-      description =
-          "Set a variable; may be repeated. A name alone takes it from here, if it is set here.")
+      description = "Set an environment variable; K alone copies the local value. Repeatable.")
   private List<String> variables = new ArrayList<>();
 
   @Option(
       names = "--env-file",
       paramLabel = "FILE",
-      description = "Set the variables that FILE has, one K=V a line; --env wins over it.")
+      description = "Read environment variables from FILE, one K=V per line; --env overrides.")
   private List<Path> variableFiles = new ArrayList<>();
 
   @Option(
       names = {"-v", "--mount"},
       paramLabel = "SRC[:DST][:ro]",
       converter = MountConverter.class,
-      description = "Show a folder of the server to the program; may be repeated.")
+      description = "Bind-mount a folder of the server; repeatable.")
   private List<RunSpec.Mount> mounts = new ArrayList<>();
 
   /** Whether it was said what to run in. */
@@ -115,8 +113,7 @@ final class ImageOptions {
           .filter(line -> !line.isBlank() && !line.startsWith("#"))
           .toList();
     } catch (IOException e) {
-      throw new BerthException(
-          Reason.INVALID, "--env-file " + file + ": no file that can be read", e);
+      throw new BerthException(Reason.INVALID, "--env-file " + file + ": cannot read file", e);
     }
   }
 
@@ -125,8 +122,7 @@ final class ImageOptions {
       int equals = variable.indexOf('=');
       String name = equals < 0 ? variable : variable.substring(0, equals);
       if (name.isBlank()) {
-        throw new BerthException(
-            Reason.INVALID, place + "'" + variable + "': a variable is K=V, or K alone");
+        throw new BerthException(Reason.INVALID, place + "'" + variable + "': expected K=V or K");
       }
       String value = equals < 0 ? System.getenv(name) : variable.substring(equals + 1);
       if (value != null) {

@@ -33,23 +33,22 @@ final class KeepAliveOptions {
       paramLabel = "POLICY",
       converter = RestartConverter.class,
       description =
-          "When to start a task again that has ended, at the same address: never (default),"
-              + " on-failure, exit-code (128 and above only), always.")
+          "When to restart an ended task, at the same address: never (default), on-failure,"
+              + " exit-code (128 and above only), always.")
   private Optional<RestartPolicy> restart = Optional.empty();
 
   @Option(
       names = "--max-restarts",
       paramLabel = "N",
-      description =
-          "How often tasks may be started again, all together (default: 50; each 10 times).")
+      description = "Maximum restarts of all tasks together (default: 50, at most 10 per task).")
   private Optional<Integer> maxRestarts = Optional.empty();
 
   @Option(
       names = "--restart-scope",
       paramLabel = "task|cluster",
       description =
-          "What starts again: the task that failed (default), or all of them. When a server is"
-              + " lost, all start again, elsewhere.")
+          "Restart the failed task (default) or the whole cluster. A lost server always restarts"
+              + " the cluster.")
   private Optional<Scope> scope = Optional.empty();
 
   @Option(
@@ -57,8 +56,8 @@ final class KeepAliveOptions {
       paramLabel = "RULE",
       converter = SuccessConverter.class,
       description =
-          "When the training is done: workers (the chief and all workers, default), chief (else"
-              + " worker 0), or a share of the workers such as 80%%.")
+          "When the training has succeeded: workers (the chief and all workers, default), chief"
+              + " (else worker 0), or a share of the workers, for example 80%%.")
   private Optional<SuccessRule> success = Optional.empty();
 
   @ArgGroup private Cleaned cleaned = new Cleaned();
@@ -70,13 +69,11 @@ final class KeepAliveOptions {
         paramLabel = "WHAT",
         converter = CleaningConverter.class,
         description =
-            "What to stop at the end: running (all that still run, default), all (these, and delete"
-                + " what tasks printed and left), ps (only those in the background), none.")
+            "Cleanup at the end: running (stop all tasks, default), all (also delete their output"
+                + " and files), ps (stop background tasks only), none.")
     private Optional<Cleaning> cleaning = Optional.empty();
 
-    @Option(
-        names = "--keep",
-        description = "Stop nothing at the end, to look inside: the same as --clean none.")
+    @Option(names = "--keep", description = "Keep tasks running at the end; same as --clean none.")
     private boolean keep;
   }
 
@@ -85,8 +82,8 @@ final class KeepAliveOptions {
       paramLabel = "DURATION",
       converter = DurationConverter.class,
       description =
-          "How long tasks that are kept go on (default: 1d), and how long a detached cluster is"
-              + " known after its end (default: 7d).")
+          "Lifetime of kept tasks (default: 1d) and of the record of an ended detached cluster"
+              + " (default: 7d).")
   private Optional<Duration> timeToLive = Optional.empty();
 
   @Option(
@@ -94,24 +91,20 @@ final class KeepAliveOptions {
       paramLabel = "SIGNAL@TIME",
       converter = LimitOptions.WarningConverter.class,
       description =
-          "With --time: send this signal to all tasks so long before, such as USR1@60 (seconds), so"
-              + " that they save what they have.")
+          "With --time: signal all tasks this long before the end, for example USR1@60 (seconds),"
+              + " so that they can save.")
   private Optional<Warning> warning = Optional.empty();
 
   @Option(
       names = "--resubmit",
       paramLabel = "N",
-      description =
-          "With --time: when the time is over, start all tasks again, at most so often; they go on"
-              + " from what they saved.")
+      description = "With --time: restart the cluster at the time limit, at most N times.")
   private Optional<Integer> resubmissions = Optional.empty();
 
   @Option(
       names = "--checkpoints",
       paramLabel = "DIR",
-      description =
-          "A folder that all servers share and that tasks find in CHECKPOINT_DIR; it outlives"
-              + " them.")
+      description = "Folder shared by all servers, passed to tasks as CHECKPOINT_DIR.")
   private Optional<String> checkpoints = Optional.empty();
 
   @Option(
@@ -119,8 +112,7 @@ final class KeepAliveOptions {
       paramLabel = "PERCENT@TIME",
       converter = LimitOptions.IdleConverter.class,
       description =
-          "End the cluster when the GPUs of a task are used less than that for so long, such as"
-              + " 5%%@30m.")
+          "Stop the cluster when a task's GPU utilisation stays below this, for example 5%%@30m.")
   private Optional<IdleLimit> idle = Optional.empty();
 
   /** What starts again. */

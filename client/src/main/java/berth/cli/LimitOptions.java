@@ -22,14 +22,15 @@ final class LimitOptions {
       names = "--time",
       paramLabel = "DURATION",
       converter = DurationConverter.class,
-      description = "End the program after this time, such as 2h; the exit code is then 124.")
+      description = "Time limit, for example 2h or 1h30m; exit code 124.")
   private Optional<Duration> time = Optional.empty();
 
   @Option(
       names = "--signal",
       paramLabel = "NAME@TIME",
       converter = WarningConverter.class,
-      description = "With --time: send this signal so long before, such as USR1@60 (seconds).")
+      description =
+          "With --time: send this signal this long before the end, for example USR1@60 (seconds).")
   private Optional<Warning> warning = Optional.empty();
 
   @Option(
@@ -37,41 +38,40 @@ final class LimitOptions {
       paramLabel = "PERCENT@TIME",
       converter = IdleConverter.class,
       description =
-          "End the run when its GPUs are used less than this for so long, such as 5%%@30m (5 %% for"
-              + " 30 minutes); the exit code is then 124.")
+          "Stop the run when its GPU utilisation stays below this, for example 5%%@30m; exit code"
+              + " 124.")
   private Optional<IdleLimit> idle = Optional.empty();
 
   @Option(
       names = "--stop-grace",
       paramLabel = "DURATION",
       converter = DurationConverter.class,
-      description = "Time between SIGTERM and SIGKILL when the run must end (default: 10s).")
+      description = "Time between SIGTERM and SIGKILL (default: 10s).")
   private Optional<Duration> stopGrace = Optional.empty();
 
   @Option(
       names = "--memory",
       paramLabel = "SIZE",
       converter = SizeConverter.class,
-      description = "Most memory that it may use, such as 8g.")
+      description = "Memory limit, for example 8g.")
   private Optional<Long> memory = Optional.empty();
 
-  @Option(names = "--cpus", paramLabel = "N", description = "Most CPUs, also parts: 1.5.")
+  @Option(names = "--cpus", paramLabel = "N", description = "CPU limit, for example 1.5.")
   private Optional<Double> cpus = Optional.empty();
 
-  @Option(names = "--processes", paramLabel = "N", description = "Most processes and threads.")
+  @Option(names = "--processes", paramLabel = "N", description = "Limit of processes and threads.")
   private Optional<Long> processes = Optional.empty();
 
   @Option(
       names = "--shm",
       paramLabel = "SIZE",
       converter = SizeConverter.class,
-      description = "Size of /dev/shm, such as 1g.")
+      description = "Size of /dev/shm, for example 1g.")
   private Optional<Long> sharedMemory = Optional.empty();
 
   Limits limits() {
     if (warning.isPresent() && time.isEmpty()) {
-      throw new BerthException(
-          Reason.INVALID, "--signal warns of the end of --time: say how long that is");
+      throw new BerthException(Reason.INVALID, "--signal requires --time");
     }
     Limits.Builder limits = Limits.newBuilder();
     time.ifPresent(duration -> limits.setTime(Messages.duration(duration)));

@@ -14,27 +14,27 @@ import picocli.CommandLine.Parameters;
 @Command(
     name = "logs",
     sortOptions = false,
-    description = {"Prints what a run has printed so far, also after its end.", ""},
-    footer = {"", "Example: berth logs -f run-6b1f"})
+    description = {"Print the output of a run.", ""},
+    footer = {"", "Examples:", "  berth logs run-6b1f", "  berth logs -f run-6b1f"})
 final class LogsCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
 
   @Option(
       names = {"-f", "--follow"},
-      description = "Go on until the run ends, or until Ctrl-C, which leaves it alone.")
+      description = "Follow the output until the run ends; Ctrl-C detaches.")
   private boolean follow;
 
   @Option(
       names = "--from",
       paramLabel = "OFFSET",
       defaultValue = "0",
-      description = "Begin at this byte of its output, both streams together.")
+      description = "Start at this byte of the combined output.")
   private long from;
 
-  @Option(names = "--json", description = "Print each event as a line of JSON (RunEvent).")
+  @Option(names = "--json", description = "Print events as JSON lines (RunEvent).")
   private boolean json;
 
-  @Parameters(paramLabel = "RUN", description = "Which, by its id or the beginning of that.")
+  @Parameters(paramLabel = "RUN", description = "Run ID or unique prefix.")
   private String run;
 
   @Override

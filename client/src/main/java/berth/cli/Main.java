@@ -26,6 +26,6 @@ public final class Main {
         throw new IllegalStateException("the installation has no " + name, e);
       }
     }
-    return berth;
+    return CommandGroups.addTo(berth);
   }
 }

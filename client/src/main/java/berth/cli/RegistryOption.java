@@ -31,9 +31,9 @@ final class RegistryOption {
       names = "--registry",
       paramLabel = "HOST[:PORT]",
       description =
-          "Registry to ask, or several equal ones, separated by commas; 'none' for none. Default:"
-              + " the variable BERTH_REGISTRY, else 'registry:' in ~/.config/berth/config.yaml or"
-              + " /etc/berth/berth.yaml, else the one that answers on the local network.")
+          "Registry, or a comma-separated list of replicas; 'none' for none. Default:"
+              + " $BERTH_REGISTRY, else 'registry:' in ~/.config/berth/config.yaml or"
+              + " /etc/berth/berth.yaml, else discovery on the local network.")
   private String given = "";
 
   private final UnaryOperator<String> environment;
@@ -81,8 +81,8 @@ final class RegistryOption {
                 new BerthException(
                     Reason.NOT_FOUND,
                     named().isPresent()
-                        ? "without a registry nobody knows the servers: leave out 'none'"
-                        : "no registry answers on the local network: say --registry HOST, or set"
+                        ? "this command requires a registry, but it is set to 'none'"
+                        : "no registry found on the local network: use --registry HOST or set"
                             + " BERTH_REGISTRY"));
   }
 

@@ -12,14 +12,12 @@ import picocli.CommandLine.Parameters;
 @Command(
     name = "release",
     sortOptions = false,
-    description = {"Ends reservations: their GPUs and ports are free at once.", ""})
+    description = {"Release reservations.", ""},
+    footer = {"", "Examples:", "  berth release r-6b1fd2c9aa"})
 final class ReleaseCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
 
-  @Parameters(
-      arity = "1..*",
-      paramLabel = "RESERVATION",
-      description = "Which, such as r-6b1fd2c9aa.")
+  @Parameters(arity = "1..*", paramLabel = "RESERVATION", description = "Reservation ID.")
   private List<String> reservations;
 
   @Override

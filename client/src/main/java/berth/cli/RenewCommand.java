@@ -18,21 +18,22 @@ import picocli.CommandLine.Parameters;
 @Command(
     name = "renew",
     sortOptions = false,
-    description = {"Lets a reservation end later, or earlier, than it would.", ""})
+    description = {"Change when a reservation ends.", ""},
+    footer = {"", "Examples:", "  berth renew r-6b1fd2c9aa --for 2h"})
 final class RenewCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
 
-  @Parameters(paramLabel = "RESERVATION", description = "Which, such as r-6b1fd2c9aa.")
+  @Parameters(paramLabel = "RESERVATION", description = "Reservation ID.")
   private String reservation;
 
   @Option(
       names = "--for",
       paramLabel = "DURATION",
       converter = DurationConverter.class,
-      description = "How long from now (default: as long as the last time).")
+      description = "New duration from now (default: the previous one).")
   private Optional<Duration> time = Optional.empty();
 
-  @Option(names = "--json", description = "Print the response as a line of JSON (RenewResponse).")
+  @Option(names = "--json", description = "Print JSON (RenewResponse).")
   private boolean json;
 
   @Override

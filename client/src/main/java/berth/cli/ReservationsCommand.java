@@ -15,16 +15,18 @@ import picocli.CommandLine.Option;
     name = "reservations",
     sortOptions = false,
     description = {
-      "Shows who holds which GPUs of the servers, until when, who waits, and which GPUs others use"
-          + " or have locked.",
+      "List reservations and waiting requests.",
       "",
-    })
+      "Also shows GPUs that are used or locked by others.",
+      "",
+    },
+    footer = {"", "Examples:", "  berth reservations", "  berth reservations --server gpu01"})
 final class ReservationsCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
 
   @Option(
       names = "--json",
-      description = "Print a line of JSON for each server (ListReservationsResponse).")
+      description = "Print a JSON line per server (ListReservationsResponse).")
   private boolean json;
 
   @Override

@@ -28,16 +28,21 @@ import picocli.CommandLine.Option;
     name = "reserve",
     sortOptions = false,
     description = {
-      "Reserves GPUs of a server, and ports if asked.",
+      "Reserve GPUs and ports.",
       "",
-      "Without --server, at the server of the registry that has them free and fits best; if none"
-          + " has, it waits at one with a short queue.",
+      "Without --server, the best matching server of the registry is chosen; if none has enough"
+          + " free GPUs, the request queues at one with a short queue.",
       "",
-      "Without --for and --process, the reservation lives as long as this command: end it with"
+      "Without --for and --process, the reservation is held until this command is stopped with"
           + " Ctrl-C.",
       "",
     },
-    footer = {"", "Example: berth reserve --gpus 2 --for 2h"})
+    footer = {
+      "",
+      "Examples:",
+      "  berth reserve --gpus 2 --for 2h",
+      "  berth reserve --gpu 0,1 --server gpu01 --purpose debugging"
+    })
 final class ReserveCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
   @Mixin private GpuOptions gpus;
@@ -47,8 +52,7 @@ final class ReserveCommand implements Callable<Integer> {
       names = "--ports",
       paramLabel = "N",
       defaultValue = "0",
-      description =
-          "TCP ports of the server to reserve too. Without --gpus and --gpu: ports alone.")
+      description = "Number of TCP ports to reserve; without --gpus and --gpu, ports only.")
   private int ports;
 
   @ArgGroup private Life life = new Life();
@@ -59,14 +63,13 @@ final class ReserveCommand implements Callable<Integer> {
         names = "--for",
         paramLabel = "DURATION",
         converter = DurationConverter.class,
-        description =
-            "Hold for this time, such as 2h, without this command; 'berth renew' changes it.")
+        description = "Hold for this time, for example 2h, and return; see 'berth renew'.")
     private Optional<Duration> time = Optional.empty();
 
     @Option(
         names = "--process",
         paramLabel = "PID",
-        description = "Hold as long as this process of the server's machine, without this command.")
+        description = "Hold while this process on the server's machine lives, and return.")
     private Optional<Integer> process = Optional.empty();
   }
 
@@ -74,20 +77,17 @@ final class ReserveCommand implements Callable<Integer> {
       names = "--purpose",
       paramLabel = "TEXT",
       defaultValue = "",
-      description = "What for, in a few words that others see.")
+      description = "Purpose, shown to other users.")
   private String purpose;
 
   @Option(
       names = "--request-id",
       paramLabel = "TEXT",
       defaultValue = "",
-      description =
-          "Makes a retry safe: with the same id the same reservation is returned while it lives.")
+      description = "Idempotency key: a retry with the same key returns the same reservation.")
   private String requestId;
 
-  @Option(
-      names = "--json",
-      description = "Print each response as a line of JSON (ReserveResponse).")
+  @Option(names = "--json", description = "Print JSON lines (ReserveResponse).")
   private boolean json;
 
   @Override
@@ -96,12 +96,10 @@ final class ReserveCommand implements Callable<Integer> {
       ServerFilter filter = labels.filter(servers);
       if (servers.registry().isPresent()) {
         if (!requestId.isEmpty()) {
-          throw new BerthException(
-              Reason.INVALID, "--request-id is known to one server only: say --server too");
+          throw new BerthException(Reason.INVALID, "--request-id requires --server");
         }
         if (life.process.isPresent()) {
-          throw new BerthException(
-              Reason.INVALID, "--process is one of a given server's machine: say --server too");
+          throw new BerthException(Reason.INVALID, "--process requires --server");
         }
         new PlacedReservation(
                 servers.registry().get(), this::show, new PlacementNotes(this::note, () -> {}))

@@ -12,19 +12,16 @@ import picocli.CommandLine.Parameters;
     name = "rm",
     sortOptions = false,
     description = {
-      "Forgets runs that have ended, and deletes their output and their files.",
+      "Remove ended runs with their output and files.",
       "",
-      "Without it their server does so after a time, which the administrator chooses.",
+      "Servers also remove ended runs by themselves after a time set by the administrator.",
       "",
     },
-    footer = {"", "Example: berth rm run-6b1f run-77"})
+    footer = {"", "Examples:", "  berth rm run-6b1f run-77"})
 final class RmCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
 
-  @Parameters(
-      arity = "1..*",
-      paramLabel = "RUN",
-      description = "Which, by their ids or the beginnings of those.")
+  @Parameters(arity = "1..*", paramLabel = "RUN", description = "Run IDs or unique prefixes.")
   private List<String> runs;
 
   @Override

@@ -46,13 +46,14 @@ import picocli.CommandLine.Spec;
       "       berth run [OPTIONS] -- COMMAND [ARGUMENTS]",
     },
     description = {
-      "Runs a script of this machine, or a command, on a server, and shows what it prints.",
+      "Run a script or command on a server.",
       "",
-      "Without --server it runs on the server of the registry that can take it now and fits best;"
-          + " if none can, it waits at one with a short queue.",
+      "Without --server, the best matching server of the registry is chosen; if none has enough"
+          + " free GPUs, the run queues at one with a short queue.",
       "",
-      "Options come first: what follows the script belongs to it. Without --gpus and --gpu it gets"
-          + " no GPU. Ctrl-C asks the program to end, a second one kills it.",
+      "Options come before the script; everything after it is passed to it. Without --gpus and"
+          + " --gpu the run gets no GPU. Standard input is not connected. Ctrl-C sends SIGTERM, a"
+          + " second Ctrl-C SIGKILL.",
       "",
     },
     footer = {
@@ -62,9 +63,9 @@ import picocli.CommandLine.Spec;
       "  berth run --image busybox:1.35 -- nproc",
       "  berth run -s tensorflow -g 2 --bundle . --output 'model/*.h5' src/train.py",
       "  berth run -d -s tensorflow -g all --time 2h --signal USR1@60 train.py",
-      "Exit codes: the program's own, also if it was ended for taking too much memory or disk (125"
-          + " if that is 0); 124 if its time was over or its GPUs were idle, 125 if Berth failed,"
-          + " 130 after Ctrl-C.",
+      "Exit codes: the program's own, also when killed for exceeding its memory or disk limit (125"
+          + " if that is 0); 124 on a time limit or idle GPUs, 125 if Berth failed, 130 after"
+          + " Ctrl-C.",
     })
 final class RunCommand implements Callable<Integer> {
   static final int BROKEN_PIPE = 128 + 13;
@@ -79,80 +80,78 @@ final class RunCommand implements Callable<Integer> {
       names = "--reservation",
       paramLabel = "ID",
       defaultValue = "",
-      description = "Use the GPUs and ports of this reservation; it stays when the run has ended.")
+      description = "Use the GPUs and ports of this reservation, which outlives the run.")
   private String reservation;
 
   @Option(
       names = "--ports",
       paramLabel = "N",
       defaultValue = "0",
-      description = "TCP ports of the server to reserve; the program finds them in BERTH_PORTS.")
+      description = "Number of TCP ports to reserve, listed in BERTH_PORTS.")
   private int ports;
 
   @Option(
       names = "--bundle",
       paramLabel = "DIR",
-      description = "Send this folder along, all but .git; the script is named by its path in it.")
+      description = "Upload this folder without .git; SCRIPT is a path in it.")
   private Optional<Path> bundle = Optional.empty();
 
   @Option(
       names = "--interpreter",
       paramLabel = "WORDS",
       description =
-          "What runs the script, such as 'python3 -u' (default: the service's, else that of the"
-              + " first line, else by name: .py, .sh).")
+          "Interpreter of the script, for example 'python3 -u' (default: the service's, else its #!"
+              + " line, else by extension: .py, .sh).")
   private Optional<String> interpreter = Optional.empty();
 
   @Option(
       names = {"-o", "--output"},
       paramLabel = "PATTERN",
-      description =
-          "Fetch these files of the working folder when all went well, such as 'model/*.h5'; may be"
-              + " repeated.")
+      description = "Download these files after success, for example 'model/*.h5'; repeatable.")
   private List<String> outputs = new ArrayList<>();
 
   @Option(
       names = "--output-dir",
       paramLabel = "DIR",
       defaultValue = ".",
-      description = "Where to put them (default: the current folder).")
+      description = "Local folder for --output (default: the current one).")
   private Path outputDir;
 
   @Mixin private DownloadLimit outputLimit;
 
   @Option(
       names = {"-d", "--detach"},
-      description = "Print the run's id and leave; see 'berth attach', 'berth logs'.")
+      description = "Run in the background and print the run ID; see 'berth attach'.")
   private boolean detach;
 
   @Option(
       names = "--name",
       paramLabel = "TEXT",
       defaultValue = "",
-      description = "What it is, in a few words that others see.")
+      description = "Name of the run, shown to other users.")
   private String name;
 
   @Option(
       names = "--request-id",
       paramLabel = "TEXT",
       defaultValue = "",
-      description =
-          "Makes a retry safe: with the same id the same run is shown while the server knows it.")
+      description = "Idempotency key: a retry with the same key shows the same run.")
   private String requestId;
 
-  @Option(names = "--json", description = "Print each event as a line of JSON (RunEvent).")
+  @Option(names = "--json", description = "Print events as JSON lines (RunEvent).")
   private boolean json;
 
   @Option(
       names = {"-q", "--quiet"},
-      description = "Print nothing but the program's output, and why it failed.")
+      description = "Print only the program's output and errors.")
   private boolean quiet;
 
   @Parameters(
       arity = "0..*",
       paramLabel = "SCRIPT|COMMAND",
       hideParamSyntax = true,
-      description = "What to run (default: what the image does by itself).")
+      description =
+          "Local script, or after -- a command in the image (default: the image's own command).")
   private List<String> words = new ArrayList<>();
 
   private CommandSpec spec;
@@ -193,7 +192,7 @@ final class RunCommand implements Callable<Integer> {
       RegistryClient registry, ServerFilter filter, RunCodeRequest request, ProgramDelivery program)
       throws IOException {
     if (!requestId.isEmpty()) {
-      throw refused("--request-id is known to one server only: say --server too");
+      throw refused("--request-id requires --server");
     }
     RunView view = view();
     try (PlacedRun run =
@@ -238,19 +237,19 @@ final class RunCommand implements Callable<Integer> {
     boolean wantsGpus = gpus.countGiven() && gpus.count() != 0 || !gpus.ids().isEmpty();
     if (!reservation.isEmpty()) {
       if (wantsGpus || ports > 0) {
-        throw refused("--reservation has its own GPUs and ports: leave out --gpus, --gpu, --ports");
+        throw refused("--reservation cannot be combined with --gpus, --gpu or --ports");
       }
       request.setReservationId(reservation);
     } else if (wantsGpus) {
       request.setGpus(Requests.gpus(gpus));
     } else if (gpus.minFreeMemory() > 0 || !gpus.model().isEmpty()) {
-      throw refused("--min-memory and --model choose among GPUs: say --gpus N too");
+      throw refused("--min-memory and --model require --gpus N");
     }
     if (request.hasGpus() || ports > 0) {
       request.setWait(Messages.waitTime(gpus.waitAtMost()));
     }
     if (words.isEmpty() && !surroundings.given()) {
-      throw refused("what to run? A script, a command after --, or an image that does something");
+      throw refused("nothing to run: give a script, or a command after --");
     }
     return request;
   }

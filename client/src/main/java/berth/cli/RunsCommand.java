@@ -14,19 +14,19 @@ import picocli.CommandLine.Option;
 @Command(
     name = "runs",
     sortOptions = false,
-    description = {"Shows what runs on the servers, what waits, and what ended of late.", ""},
-    footer = {"", "Example: berth runs --all"})
+    description = {"List runs.", ""},
+    footer = {"", "Examples:", "  berth runs", "  berth runs --all"})
 final class RunsCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
 
   @Option(
       names = {"-a", "--all"},
-      description = "Also all that have ended, as far as the server knows them.")
+      description = "Include all ended runs (default: recent ones only).")
   private boolean all;
 
   @Option(
       names = "--json",
-      description = "Print a line of JSON for each server (ListRunsResponse), with all runs.")
+      description = "Print a JSON line per server (ListRunsResponse), ended runs included.")
   private boolean json;
 
   @Override

@@ -6,6 +6,7 @@ import berth.command.ExitCode;
 import berth.rpc.Address;
 import berth.v1.Gpu;
 import berth.v1.SetDrainingResponse;
+import java.util.Optional;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
@@ -18,11 +19,11 @@ import picocli.CommandLine.Spec;
 @Command(
     name = "server",
     synopsisSubcommandLabel = "COMMAND",
-    description = {
-      "What an administrator does with a server; with a registry, name it by --server.",
-      ""
-    })
+    description = {"Manage a server: drain, undrain, heal.", ""},
+    footer = {"", "Examples:", "  berth server drain gpu02"})
 final class ServerCommand implements Runnable {
+  private static final String NAMED = "Server name or address; the same as --server.";
+
   @Spec private CommandSpec spec;
 
   @Override
@@ -31,14 +32,21 @@ final class ServerCommand implements Runnable {
   }
 
   @Command(
-      description = "Grants nothing any more and refuses who waits; what is reserved may finish.")
-  int drain(@Mixin ServerOption server) {
-    return setDraining(server, true);
+      description = {"Stop granting reservations; existing ones may finish.", ""},
+      footer = {"", "Examples:", "  berth server drain gpu02"})
+  int drain(
+      @Mixin ServerOption server,
+      @Parameters(arity = "0..1", paramLabel = "SERVER", description = NAMED) String name) {
+    return setDraining(server.one(Optional.ofNullable(name)), true);
   }
 
-  @Command(description = "Grants reservations again.")
-  int undrain(@Mixin ServerOption server) {
-    return setDraining(server, false);
+  @Command(
+      description = {"Resume granting reservations.", ""},
+      footer = {"", "Examples:", "  berth server undrain gpu02"})
+  int undrain(
+      @Mixin ServerOption server,
+      @Parameters(arity = "0..1", paramLabel = "SERVER", description = NAMED) String name) {
+    return setDraining(server.one(Optional.ofNullable(name)), false);
   }
 
   @Command(
@@ -47,7 +55,8 @@ final class ServerCommand implements Runnable {
         "",
         "'berth gpus' shows what a GPU needs.",
         ""
-      })
+      },
+      footer = {"", "Examples:", "  berth server heal --server gpu02 3"})
   int heal(
       @Mixin ServerOption server,
       @Parameters(paramLabel = "GPU", description = "Index or UUID of the GPU.") String gpu,
@@ -66,8 +75,7 @@ final class ServerCommand implements Runnable {
     return ExitCode.OK;
   }
 
-  private static int setDraining(ServerOption server, boolean draining) {
-    Address address = server.one();
+  private static int setDraining(Address address, boolean draining) {
     try (ReservationClient client = ReservationClient.of(address)) {
       SetDrainingResponse response = client.setDraining(draining, ServerOption.TIMEOUT);
       Terminal.line(

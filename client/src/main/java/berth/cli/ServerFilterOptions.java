@@ -17,28 +17,28 @@ final class ServerFilterOptions {
       names = "--service",
       paramLabel = "NAME",
       defaultValue = "",
-      description = "Only servers that have this service.")
+      description = "Only servers with this service.")
   private String service;
 
   @Option(
       names = "--model",
       paramLabel = "TEXT",
       defaultValue = "",
-      description = "Only servers that have a GPU with this in the name of its model.")
+      description = "Only servers with a GPU whose model name contains TEXT.")
   private String model;
 
   @Option(
       names = "--min-memory",
       paramLabel = "SIZE",
       converter = SizeConverter.class,
-      description = "Only servers that have a GPU with so much memory, such as 40g.")
+      description = "Only servers with a GPU of at least this memory, for example 40g.")
   private Optional<Long> minMemory = Optional.empty();
 
   @Option(
       names = "--free",
       paramLabel = "N",
       defaultValue = "0",
-      description = "Only servers that have so many such GPUs free.")
+      description = "Only servers with at least N such GPUs free.")
   private int free;
 
   ServerFilter filter() {
@@ -56,7 +56,7 @@ final class ServerFilterOptions {
     @Option(
         names = "--label",
         paramLabel = "KEY=VALUE",
-        description = "Only servers of a registry that have this label; may be repeated.")
+        description = "Only servers of the registry with this label; repeatable.")
     private Map<String, String> labels = Map.of();
 
     Map<String, String> labels() {
@@ -70,9 +70,7 @@ final class ServerFilterOptions {
      */
     ServerFilter filter(Servers servers) {
       if (servers.registry().isEmpty() && !labels.isEmpty()) {
-        throw new BerthException(
-            Reason.INVALID,
-            "--label chooses among the servers of a registry, and none is asked here");
+        throw new BerthException(Reason.INVALID, "--label requires a registry");
       }
       return ServerFilter.newBuilder().putAllLabels(labels).build();
     }

@@ -4,6 +4,7 @@ import berth.client.ManyServers;
 import berth.client.RegistryClient;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.Reason;
 import berth.v1.Server;
 import berth.v1.ServerFilter;
 import java.time.Duration;
@@ -26,9 +27,8 @@ final class ServerOption {
       paramLabel = "HOST[:PORT]",
       split = ",",
       description =
-          "Server to ask, by its address or, without a port, by its name in the registry (default:"
-              + " the variable BERTH_SERVER, else the servers of the registry, else"
-              + " 127.0.0.1:18812).")
+          "Server address, or name in the registry (default: $BERTH_SERVER, else all servers of the"
+              + " registry, else 127.0.0.1:18812).")
   private List<String> servers = List.of();
 
   @Mixin private RegistryOption registry = new RegistryOption();
@@ -51,6 +51,22 @@ final class ServerOption {
     try (Servers all = servers()) {
       return all.one();
     }
+  }
+
+  /**
+   * The one server to speak to, by an argument in place of {@code --server} if there is one.
+   *
+   * @throws BerthException if more than one may be meant
+   */
+  Address one(Optional<String> argument) {
+    if (argument.isEmpty()) {
+      return one();
+    }
+    if (!servers.isEmpty()) {
+      throw new BerthException(
+          Reason.INVALID, "server given twice: " + argument.get() + " and --server");
+    }
+    return address(argument.get());
   }
 
   // An option wins over a variable, whichever of the two it is.

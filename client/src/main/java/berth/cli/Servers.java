@@ -52,7 +52,7 @@ final class Servers implements AutoCloseable {
   Address one() {
     if (given.size() != 1) {
       throw new BerthException(
-          Reason.INVALID, "which server? Say --server HOST[:PORT] or its name");
+          Reason.INVALID, "no server given: use --server HOST[:PORT] or --server NAME");
     }
     return given.get(0);
   }
@@ -66,8 +66,7 @@ final class Servers implements AutoCloseable {
     if (registry.isEmpty() && !filter.equals(ServerFilter.getDefaultInstance())) {
       throw new BerthException(
           Reason.INVALID,
-          "--label, --service, --model, --min-memory and --free choose among the servers of a"
-              + " registry, and none is asked here");
+          "--label, --service, --model, --min-memory and --free require a registry");
     }
   }
 
@@ -84,7 +83,7 @@ final class Servers implements AutoCloseable {
       throw new BerthException(
           Reason.NOT_FOUND,
           filter.equals(ServerFilter.getDefaultInstance())
-              ? "no server is registered at the registry " + registry.get()
+              ? "no servers in registry " + registry.get()
               : "no server of the registry " + registry.get() + " is one of those asked for");
     }
     return servers;

@@ -15,23 +15,21 @@ import picocli.CommandLine.Option;
     name = "servers",
     sortOptions = false,
     description = {
-      "Shows the servers that the registry knows: which of their GPUs are free, who waits, what"
-          + " runs.",
+      "List servers with their free GPUs, queues and runs.",
       "",
     },
-    footer = {"", "Example: berth servers --model A100 --free 2"})
+    footer = {"", "Examples:", "  berth servers", "  berth servers --model A100 --free 2"})
 final class ServersCommand implements Callable<Integer> {
   @Mixin private RegistryOption registry;
   @Mixin private ServerFilterOptions filter;
 
-  @Option(names = "--watch", description = "Go on showing every change until Ctrl-C.")
+  @Option(names = "--watch", description = "Refresh until Ctrl-C.")
   private boolean watch;
 
   @Option(
       names = "--json",
       description =
-          "Print each server as a line of JSON (Server of berth/v1/registry.proto); with --watch"
-              + " each change (WatchServersResponse).")
+          "Print a JSON line per server (Server); with --watch, per change (WatchServersResponse).")
   private boolean json;
 
   @Override

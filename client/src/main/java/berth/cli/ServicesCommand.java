@@ -23,25 +23,24 @@ import picocli.CommandLine.Option;
     name = "services",
     sortOptions = false,
     description = {
-      "Shows the services, the names that 'berth run --service' takes: those of a server with how"
-          + " it runs code, or which servers of the registry have them.",
+      "List services for 'berth run --service'.",
+      "",
+      "With --server: those of a server and how it runs code. Else: all services of the registry"
+          + " and the servers that have them.",
       "",
     },
-    footer = {"", "Example: berth services"})
+    footer = {"", "Examples:", "  berth services", "  berth services --server gpu01"})
 final class ServicesCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
 
   @Option(
       names = "--json",
       description =
-          "Print lines of JSON: the ListServicesResponse of each server that was named; else the"
-              + " servers of the registry that have services (Server), or with --watch each change"
-              + " (WatchServersResponse).")
+          "Print JSON lines: ListServicesResponse with --server, else Server; with --watch,"
+              + " WatchServersResponse.")
   private boolean json;
 
-  @Option(
-      names = "--watch",
-      description = "Go on showing what the registry knows with every change, until Ctrl-C.")
+  @Option(names = "--watch", description = "Refresh until Ctrl-C; needs a registry.")
   private boolean watch;
 
   @Override
@@ -51,7 +50,7 @@ final class ServicesCommand implements Callable<Integer> {
         showRegistered(servers, servers.registry().get());
       } else if (watch) {
         throw new BerthException(
-            Reason.INVALID, "--watch shows what a registry knows: leave out --server");
+            Reason.INVALID, "--watch requires a registry and cannot be combined with --server");
       } else {
         showGiven(servers);
       }

@@ -18,13 +18,13 @@ import picocli.CommandLine.Parameters;
     name = "supervise",
     hidden = true,
     description = {
-      "Supervises a cluster that was handed over to the berthd of this machine, which starts this.",
+      "Supervise a detached cluster (started by berthd).",
       "",
     })
 final class SuperviseCommand implements Callable<Integer> {
   @Mixin private RegistryOption registry;
 
-  @Parameters(paramLabel = "FOLDER", description = "Where berthd keeps what is known of it.")
+  @Parameters(paramLabel = "FOLDER", description = "Folder of the cluster.")
   private Path folder;
 
   @Override

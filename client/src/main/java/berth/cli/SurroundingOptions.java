@@ -25,10 +25,10 @@ final class SurroundingOptions {
         names = {"-u", "--user"},
         paramLabel = "UID[:GID]",
         converter = UserConverter.class,
-        description = "Run as this user, by number. Without a group: the one of the same number.")
+        description = "Run as this numeric user and group (default group: same number).")
     private Optional<UserId> given = Optional.empty();
 
-    @Option(names = "--as-me", description = "Run with the numbers of your own user and group.")
+    @Option(names = "--as-me", description = "Run with your own user and group ID.")
     private boolean me;
   }
 
@@ -36,16 +36,14 @@ final class SurroundingOptions {
       names = "--network",
       paramLabel = "own|host|none",
       converter = NetworkConverter.class,
-      description =
-          "The network that the program sees (default: own). Those who serve others on --ports need"
-              + " host.")
+      description = "Network mode (default: own). Servers on --ports need host.")
   private Network network = Network.NETWORK_UNSPECIFIED;
 
   @Option(
       names = {"-w", "--workdir"},
       paramLabel = "DIR",
       defaultValue = "",
-      description = "Folder in which the program starts (default: /work, where the code is).")
+      description = "Working folder (default: /work, where the code is).")
   private String workingDir;
 
   /** Whether it was said what to run in. */

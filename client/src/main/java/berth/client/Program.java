@@ -192,9 +192,9 @@ public record Program(
     }
     throw new BerthException(
         Reason.INVALID,
-        "what runs "
+        "no interpreter for "
             + script
-            + "? It has no #! line, and its name ends neither in .py nor in .sh: say"
-            + " --interpreter");
+            + ": use --interpreter, a service that has one, a #! line, or the extension .py or"
+            + " .sh");
   }
 }

@@ -114,13 +114,14 @@ public record RunSpec(
     check(
         gpus != 0 || gpuModel.isEmpty() && minGpuMemoryBytes == 0,
         "a model and a memory of GPUs choose among GPUs, and none are asked for");
-    check(
-        memoryBytes >= 0 && minGpuMemoryBytes >= 0 && sharedMemoryBytes >= 0, "less than nothing");
+    check(memoryBytes >= 0, "memory must not be negative: " + memoryBytes);
+    check(minGpuMemoryBytes >= 0, "GPU memory must not be negative: " + minGpuMemoryBytes);
+    check(sharedMemoryBytes >= 0, "shared memory must not be negative: " + sharedMemoryBytes);
     check(cpus >= 0 && Double.isFinite(cpus), cpus + " CPUs asked");
     check(ports >= 0, ports + " ports asked; ask for 0 or more");
     check(
         !program.words().isEmpty() || !service.isEmpty() || !image.isEmpty(),
-        "what to run? A script, a command, or an image that does something");
+        "nothing to run: set a script, a command, a service or an image");
     check(
         pip.isEmpty() || !program.words().isEmpty(),
         "packages of Python are asked for, but neither a script nor a command that uses them");

@@ -222,13 +222,11 @@ class ClusterCommandTest {
             + " only one)",
         "run --workers 1 --restart Never SCRIPT | Invalid value for option '--restart': 'Never' is"
             + " none of never, on-failure, exit-code, always",
-        "run | which tasks? Say --workers N, or name a cluster file (.yaml)",
-        "run SCRIPT | which tasks? Say --workers N, or name a cluster file (.yaml)",
-        "run --ps 1 SCRIPT | which tasks? Say --workers N, or name a cluster file (.yaml)",
-        "run --workers 2 | what to run? A script, a command after --, or an image that does"
-            + " something",
-        "run --workers 2 --logdir x SCRIPT | --logdir is what TensorBoard shows: say --tensorboard"
-            + " too",
+        "run | no tasks: use --workers N, --chief, or a cluster file (.yaml)",
+        "run SCRIPT | no tasks: use --workers N, --chief, or a cluster file (.yaml)",
+        "run --ps 1 SCRIPT | no tasks: use --workers N, --chief, or a cluster file (.yaml)",
+        "run --workers 2 | nothing to run: give a script, or a command after --",
+        "run --workers 2 --logdir x SCRIPT | --logdir requires --tensorboard",
         "run --workers -1 SCRIPT | 'worker' asks for -1 instances; at least one is needed",
         "run --workers 2 none.py | there is no file none.py; a command, rather than a script from"
             + " here, goes after -- (in a file: 'command')",

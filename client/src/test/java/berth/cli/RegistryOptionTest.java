@@ -71,7 +71,7 @@ class RegistryOptionTest {
     assertThat(parse("--registry", "none").named()).contains(List.of());
     assertThat(parse("--registry", "none").find()).isEmpty();
     assertThatThrownBy(() -> parse("--registry", "none").require())
-        .hasMessage("without a registry nobody knows the servers: leave out 'none'");
+        .hasMessage("this command requires a registry, but it is set to 'none'");
   }
 
   @Test

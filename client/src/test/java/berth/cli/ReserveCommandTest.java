@@ -18,8 +18,8 @@ import picocli.CommandLine;
 class ReserveCommandTest {
   @ParameterizedTest
   @CsvSource({
-    "--process=42, --process is one of a given server's machine: say --server too",
-    "--request-id=mine, --request-id is known to one server only: say --server too",
+    "--process=42, --process requires --server",
+    "--request-id=mine, --request-id requires --server",
   })
   void whatOnlyOneServerKnowsNeedsThatServer(String option, String why) {
     try (FakeRegistry registry = new FakeRegistry()) {

@@ -201,23 +201,24 @@ class RunCommandTest {
         "/ | / is a folder; a command, rather than a script from here, goes after --",
         "/dev/null | there is no file /dev/null; a command, rather than a script from here, goes"
             + " after --",
-        "--signal USR1@60 -- x | --signal warns of the end of --time: say how long that is",
-        "--model A100 -- x | --min-memory and --model choose among GPUs: say --gpus N too",
-        "--reservation r-1 --gpus 1 -- x | --reservation has its own GPUs and ports: leave out"
-            + " --gpus, --gpu, --ports",
-        "--quiet | what to run? A script, a command after --, or an image that does something",
+        "--signal USR1@60 -- x | --signal requires --time",
+        "--model A100 -- x | --min-memory and --model require --gpus N",
+        "--reservation r-1 --gpus 1 -- x | --reservation cannot be combined with --gpus, --gpu or"
+            + " --ports",
+        "--quiet | nothing to run: give a script, or a command after --",
         "--mount data -- x | 'data' is not SRC[:DST][:ro] with absolute paths, such as"
             + " /data:/data:ro",
         "--signal USR1 -- x | 'USR1' is not a signal and a time, such as USR1@60 or USR1@2m",
         "--idle 5@30m -- x | '5@30m' is not a percentage and a time, such as 5%@30m",
-        "--idle 5%@30 -- x | '30' is not a duration such as 500ms, 30s, 10m or 2h",
+        "--idle 5%@30 -- x | '30' is not a duration such as 30s, 10m or 1h30m",
         "--idle 5%@500ms -- x | an idle limit of 500 ms asked; it must be a second or more",
         "--idle 101%@30m -- x | an idle limit of 101 % asked; it must be from 1 to 100",
         "--idle 0%@30m -- x | an idle limit of 0 % asked; it must be from 1 to 100",
+        "--gpus -1 -- x | number of GPUs must not be negative: -1 (use 'all' for all)",
         "--user me -- x | 'me' is not UID or UID:GID, such as 1000:100",
         "--network lan -- x | 'lan' is not own, host or none",
-        "-e =x -- x | --env '=x': a variable is K=V, or K alone",
-        "--env-file /none -- x | --env-file /none: no file that can be read",
+        "-e =x -- x | --env '=x': expected K=V or K",
+        "--env-file /none -- x | --env-file /none: cannot read file",
         "--service a --image b -- x | --service=NAME, --image=IMAGE are mutually exclusive",
       })
   void saysWhatIsWrong(String arguments, String message) {
@@ -230,10 +231,10 @@ class RunCommandTest {
 
     assertThatThrownBy(() -> parse(script))
         .hasMessage(
-            "what runs "
+            "no interpreter for "
                 + script
-                + "? It has no #! line, and its name ends neither in .py nor in .sh: say"
-                + " --interpreter");
+                + ": use --interpreter, a service that has one, a #! line, or the extension .py or"
+                + " .sh");
   }
 
   private RunCodeRequest parse(String... arguments) throws IOException {

@@ -162,7 +162,7 @@ class SupervisedClustersTest {
   @Test
   void aClusterCommandNeedsAVerb() {
     assertThat(CommandRunner.run(new BerthCommand(), "cluster")).isEqualTo(125);
-    assertThat(text(err)).startsWith("berth cluster: run, plan, status, logs, attach or cancel?\n");
+    assertThat(text(err)).startsWith("berth cluster: missing command; see 'berth cluster --help'\n");
   }
 
   @Test

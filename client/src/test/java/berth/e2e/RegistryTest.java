@@ -202,10 +202,9 @@ class RegistryTest {
             "berth: no registry at 127.0.0.1:1: Connection refused; start berth-registry there,"
                 + " or name a server yourself\n");
     assertThat(run("--server", "127.0.0.1:1", "--label", "room=b12").err())
-        .isEqualTo(
-            "berth: --label chooses among the servers of a registry, and none is asked here\n");
+        .isEqualTo("berth: --label requires a registry\n");
     assertThat(Installed.berth("servers").err())
-        .isEqualTo("berth: without a registry nobody knows the servers: leave out 'none'\n");
+        .isEqualTo("berth: this command requires a registry, but it is set to 'none'\n");
   }
 
   @Test
@@ -296,7 +295,7 @@ class RegistryTest {
         .isEqualTo(gpu03.daemon().address() + ": draining, 0 reservations held\n");
     assertThat(berth("server", "undrain", "--server", "gpu03").exitCode()).isZero();
     assertThat(berth("server", "drain").err())
-        .isEqualTo("berth: which server? Say --server HOST[:PORT] or its name\n");
+        .isEqualTo("berth: no server given: use --server HOST[:PORT] or --server NAME\n");
   }
 
   @Test

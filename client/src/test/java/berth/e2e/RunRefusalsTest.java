@@ -162,7 +162,7 @@ class RunRefusalsTest {
     assertThat(invalid(command("true")))
         .isEqualTo("neither a service nor an image is named to run in");
     assertThat(invalid(command().setImage(Engine.IMAGE).setSource(source("x", "true"))))
-        .startsWith("nobody says what runs x: ");
+        .startsWith("no interpreter for x: ");
     assertThat(invalid(shell("true").setGpus(gpus(7)))).contains("7").doesNotContain("\n");
     Heard missing = server.run(command("/no/such/program").setImage(Engine.IMAGE));
     assertThat(missing.exited().getExitCode()).isEqualTo(127);

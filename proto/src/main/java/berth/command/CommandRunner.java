@@ -10,6 +10,7 @@ import java.util.Optional;
 import java.util.function.UnaryOperator;
 import picocli.CommandLine;
 import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.UnmatchedArgumentException;
 
 /** Runs a command with errors of one line and exit codes as docker has them. */
 public final class CommandRunner {
@@ -84,7 +85,7 @@ public final class CommandRunner {
     }
     String name = line.getCommandSpec().qualifiedName();
     PrintWriter err = line.getErr();
-    err.println(name + ": " + PlainText.clean(place + firstLine(e.getMessage())));
+    err.println(name + ": " + PlainText.clean(place + message(e)));
     err.println("Try '" + name + " --help'.");
     return ExitCode.BERTH_FAILED;
   }
@@ -121,6 +122,23 @@ public final class CommandRunner {
       line = parsed.hasSubcommand() ? parsed.subcommand().commandSpec().commandLine() : null;
     }
     return false;
+  }
+
+  private static String message(ParameterException e) {
+    if (!(e instanceof UnmatchedArgumentException unmatched)
+        || unmatched.getUnmatched().isEmpty()
+        || unmatched.isUnknownOption()) {
+      return firstLine(e.getMessage());
+    }
+    String word = unmatched.getUnmatched().get(0);
+    if (e.getCommandLine().getSubcommands().isEmpty()) {
+      return "unexpected argument '" + word + "'";
+    }
+    List<String> similar = unmatched.getSuggestions();
+    return "unknown command '"
+        + word
+        + "'"
+        + (similar.isEmpty() ? "" : "; did you mean '" + similar.get(0) + "'?");
   }
 
   private static String firstLine(String message) {

@@ -15,27 +15,25 @@ public final class DaemonOptions {
   @Option(
       names = ConfigFile.OPTION,
       paramLabel = "FILE",
-      description = "YAML file with options; the command line wins over it.")
+      description = "YAML file with options; the command line takes precedence.")
   private Path config;
 
   @Option(
       names = "--listen",
       paramLabel = "HOST:PORT",
       description =
-          "Address to listen on (default: loopback; port 18812 for berthd, 18811 for"
-              + " berth-registry). Port 0 takes any free one.")
+          "Address to listen on; port 0: any free port (default: loopback, port 18812 for berthd,"
+              + " 18811 for berth-registry).")
   private Optional<String> listen = Optional.empty();
 
   @Option(
       names = "--insecure",
-      description =
-          "Allow an address beyond loopback although calls are neither encrypted nor"
-              + " authenticated.")
+      description = "Allow listening beyond loopback, without encryption or authentication.")
   private boolean insecure;
 
   @Option(
       names = CommandRunner.STACK_TRACE,
-      description = "Show where in the code a failure happened.")
+      description = "Print a stack trace when a command fails.")
   private boolean stackTrace;
 
   @Option(
@@ -43,7 +41,7 @@ public final class DaemonOptions {
       paramLabel = "N",
       description =
           "Maximum number of open connections (default: 4000 for berthd, 40000 for"
-              + " berth-registry). Further ones are refused.")
+              + " berth-registry).")
   private Optional<Integer> maxConnections = Optional.empty();
 
   @Option(
@@ -51,8 +49,8 @@ public final class DaemonOptions {
       paramLabel = "N",
       defaultValue = "1000",
       description =
-          "Maximum number of open connections of one client: an IPv4 address, or an IPv6 /64"
-              + " network (default: ${DEFAULT-VALUE}).")
+          "Maximum number of open connections per client, an IPv4 address or IPv6 /64 network"
+              + " (default: ${DEFAULT-VALUE}).")
   private int maxConnectionsPerClient;
 
   public DaemonOptions(int defaultPort, int defaultMaxConnections) {

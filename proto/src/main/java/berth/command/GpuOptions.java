@@ -23,15 +23,15 @@ public final class GpuOptions {
         paramLabel = "N",
         converter = CountConverter.class,
         description =
-            "How many GPUs: a number, or 'all' (default: 1, but none for 'berth run'). The best"
-                + " connected free ones are taken.")
+            "Number of GPUs, or 'all' (default: 1; 0 for 'berth run'). The best connected free GPUs"
+                + " are chosen.")
     private Optional<Integer> count = Optional.empty();
 
     @Option(
         names = "--gpu",
         paramLabel = "ID",
         split = ",",
-        description = "Exactly this GPU, by index or UUID; may be repeated.")
+        description = "Exactly this GPU, by index or UUID; repeatable.")
     private List<String> ids = List.of();
   }
 
@@ -39,22 +39,21 @@ public final class GpuOptions {
       names = "--min-memory",
       paramLabel = "SIZE",
       converter = SizeConverter.class,
-      description = "Memory that must be free on each, such as 20g.")
+      description = "Free memory required on each GPU, for example 20g.")
   private Optional<Long> minMemory = Optional.empty();
 
   @Option(
       names = "--model",
       paramLabel = "TEXT",
       defaultValue = "",
-      description = "Part of the name of the model, such as A100.")
+      description = "GPU model, or part of its name, for example A100.")
   private String model;
 
   @Option(
       names = "--wait",
       paramLabel = "DURATION",
       converter = DurationConverter.class,
-      description =
-          "Wait at most so long for GPUs that are in use; 0s: not at all (default: for ever).")
+      description = "Maximum time to wait for GPUs; 0s: do not wait (default: no limit).")
   private Optional<Duration> waitAtMost = Optional.empty();
 
   /** How many; -1 for all. Meaningless with {@link #ids}. */
@@ -94,7 +93,12 @@ public final class GpuOptions {
         return ALL;
       }
       try {
-        return Integer.valueOf(text);
+        int count = Integer.parseInt(text);
+        if (count < 0) {
+          throw new TypeConversionException(
+              "number of GPUs must not be negative: " + text + " (use 'all' for all)");
+        }
+        return count;
       } catch (NumberFormatException e) {
         throw new TypeConversionException("'" + text + "' is neither a number nor 'all'");
       }

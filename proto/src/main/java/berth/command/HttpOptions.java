@@ -27,9 +27,9 @@ public final class HttpOptions {
       names = "--http",
       paramLabel = "HOST:PORT|none",
       description =
-          "Address on which to serve HTTP: /metrics, /healthz and /readyz, and the page of a"
-              + " registry; 'none': nowhere (default: the host that serves calls, port 18882 for"
-              + " berthd, 18880 for berth-registry). Port 0 takes any free one.")
+          "HTTP address for /metrics, /healthz, /readyz and the registry's web page; 'none' to"
+              + " disable (default: the host of --listen, port 18882 for berthd, 18880 for"
+              + " berth-registry).")
   private Optional<String> http = Optional.empty();
 
   @Option(
@@ -37,8 +37,8 @@ public final class HttpOptions {
       paramLabel = "NAME",
       split = ",",
       description =
-          "Further name under which browsers reach it, such as gpus.example.org; may be repeated"
-              + " (default: the machine's own names and addresses).")
+          "Additional Host header to accept, for example gpus.example.org; repeatable (default: the"
+              + " machine's names and addresses).")
   private List<String> httpNames = List.of();
 
   public HttpOptions(int defaultPort) {
@@ -78,7 +78,7 @@ public final class HttpOptions {
       if (http.isPresent() || e.reason() != Reason.UNAVAILABLE) {
         throw e;
       }
-      log.warn("no HTTP is served: {}; --http says where else", e.getMessage());
+      log.warn("HTTP is disabled: {}; set --http to another address", e.getMessage());
       return null;
     }
   }

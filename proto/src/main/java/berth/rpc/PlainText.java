@@ -9,8 +9,9 @@ import java.util.regex.Pattern;
  * begin a line that nobody wrote, or reverse what is read.
  */
 public final class PlainText {
-  // Control and format characters, separators of lines, and halves of characters.
-  private static final String HIDDEN = "\\p{Cc}\\p{Cf}\\p{Zl}\\p{Zp}\\p{Cs}";
+  // Control and format characters, separators of lines, halves of characters, and characters for
+  // private use, which look like anything or nothing.
+  private static final String HIDDEN = "\\p{Cc}\\p{Cf}\\p{Zl}\\p{Zp}\\p{Cs}\\p{Co}";
   private static final Pattern ANY_HIDDEN = Pattern.compile("[" + HIDDEN + "]");
   // Colours are ours, and harmless; so are the ends of lines and tabs of something that has lines.
   private static final Pattern HIDDEN_IN_LINES =
@@ -37,7 +38,8 @@ public final class PlainText {
       throw new BerthException(
           Reason.INVALID,
           String.format(
-              "%s must be plain text, but contains the control or format character U+%04X: %s",
+              "%s must be plain text, but contains U+%04X, a control, format or private-use"
+                  + " character: %s",
               what,
               hidden.group().codePointAt(0),
               shown.length() <= LONGEST_ECHO ? shown : shown.substring(0, LONGEST_ECHO) + "..."));

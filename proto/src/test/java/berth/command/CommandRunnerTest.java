@@ -136,7 +136,7 @@ class CommandRunnerTest {
       value = {
         "gpus: three | 'three' is not an int",
         "gpus: | '' is not an int",
-        "interval: 2 | '2' is not a duration such as 500ms, 30s, 10m or 2h",
+        "interval: 2 | '2' is not a duration such as 30s, 10m or 1h30m",
         "insecure: maybe | 'maybe' is not a boolean",
       })
   void refusesAValueInTheFileThatIsWrongAndSaysWhere(String line, String why) {

@@ -46,13 +46,17 @@ import picocli.CommandLine.Option;
     versionProvider = Version.class,
     sortOptions = false,
     description =
-        "The meeting point of GPU servers and their users: knows which servers are there and which"
-            + " of their GPUs are free. Runs until SIGTERM.",
+        "The Berth registry: tracks servers and their free GPUs, and serves the web page.",
     footer = {
       "",
-      "Every option but --config, --stacktrace, --help and --version may also stand in the file, as"
-          + " 'listen: 127.0.0.1:18811'.",
-      "Durations: 500ms, 30s, 10m, 2h.",
+      "Every option except --config, --stacktrace, --help and --version can be set in the file, for"
+          + " example 'listen: 127.0.0.1:18811'.",
+      "",
+      "Examples:",
+      "  berth-registry --config /etc/berth/berth-registry.yaml",
+      "  berth-registry --listen 0.0.0.0 --insecure",
+      "",
+      "Durations: 500ms, 30s, 10m, 1h30m, 2d.",
     })
 final class RegistryCommand implements Callable<Integer> {
   private static final Logger log = LoggerFactory.getLogger("berth-registry");
@@ -73,8 +77,7 @@ final class RegistryCommand implements Callable<Integer> {
   @Option(
       names = "--page-cancel",
       description =
-          "Let everyone who sees the page of this registry cancel runs and clusters there. Without"
-              + " it, the page only shows.")
+          "Allow all visitors of the web page to cancel runs and clusters (default: read-only).")
   private boolean pageCancel;
 
   @Option(
@@ -83,14 +86,14 @@ final class RegistryCommand implements Callable<Integer> {
       defaultValue = "5s",
       converter = DurationConverter.class,
       description =
-          "How long a server that falls silent stays known; servers report twice and a half in this"
-              + " time (default: ${DEFAULT-VALUE}).")
+          "Time after which a silent server is removed; servers report 2.5 times in this interval"
+              + " (default: ${DEFAULT-VALUE}).")
   private Duration lease;
 
   @Option(
       names = "--name",
       paramLabel = "NAME",
-      description = "Name of this registry as people see it (default: the host name).")
+      description = "Registry name (default: the host name).")
   private Optional<String> name = Optional.empty();
 
   @Option(
@@ -98,9 +101,8 @@ final class RegistryCommand implements Callable<Integer> {
       paramLabel = "PORT",
       defaultValue = "" + Discovery.PORT,
       description =
-          "UDP port on which to answer those who look for a registry on the local network, or on"
-              + " this machine if the registry listens on loopback (default: ${DEFAULT-VALUE})."
-              + " 0: answer nobody.")
+          "UDP port for discovery on the local network, or on this machine only if the registry"
+              + " listens on loopback; 0: disabled (default: ${DEFAULT-VALUE}).")
   private int discoveryPort;
 
   @Option(
@@ -108,8 +110,7 @@ final class RegistryCommand implements Callable<Integer> {
       paramLabel = "memory|etcd",
       defaultValue = "memory",
       description =
-          "Where to keep who is there: in memory, for a registry that is alone, or in etcd, for any"
-              + " number of equal ones (default: ${DEFAULT-VALUE}).")
+          "Storage: memory for a single registry, etcd for replicas (default: ${DEFAULT-VALUE}).")
   private StoreKind store;
 
   @Option(
@@ -118,8 +119,7 @@ final class RegistryCommand implements Callable<Integer> {
       split = ",",
       defaultValue = "127.0.0.1:2379",
       description =
-          "The members of the etcd cluster, separated by commas, for --store etcd (default:"
-              + " ${DEFAULT-VALUE}).")
+          "With --store etcd: comma-separated etcd endpoints (default: ${DEFAULT-VALUE}).")
   private List<String> etcd;
 
   @Option(
@@ -127,8 +127,7 @@ final class RegistryCommand implements Callable<Integer> {
       paramLabel = "TEXT",
       defaultValue = "/berth/",
       description =
-          "What the keys in etcd begin with; the same for registries that belong together"
-              + " (default: ${DEFAULT-VALUE}).")
+          "Prefix of the keys in etcd, the same for all replicas (default: ${DEFAULT-VALUE}).")
   private String etcdPrefix;
 
   @Option(
@@ -137,8 +136,8 @@ final class RegistryCommand implements Callable<Integer> {
       defaultValue = "1h",
       converter = DurationConverter.class,
       description =
-          "Interval between compactions of etcd (default: ${DEFAULT-VALUE}). 0s: never, for an etcd"
-              + " that others use too or that does it by itself.")
+          "Compaction interval of etcd; 0s: never, for a shared etcd or one with automatic"
+              + " compaction (default: ${DEFAULT-VALUE}).")
   private Duration etcdCompaction;
 
   /** Where it is kept who is there. */

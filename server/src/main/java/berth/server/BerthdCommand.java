@@ -63,13 +63,18 @@ import picocli.CommandLine.Option;
     versionProvider = Version.class,
     sortOptions = false,
     description =
-        "Reports and reserves the GPUs of this machine for everyone who may ask, and runs their"
-            + " code on them. Runs until SIGTERM.",
+        "The Berth server daemon: monitors and reserves the GPUs of this machine and runs code on"
+            + " them.",
     footer = {
       "",
-      "Every option but --config, --stacktrace, --help and --version may also stand in the file, as"
-          + " 'listen: 127.0.0.1:18812'.",
-      "Durations: 500ms, 30s, 10m, 2h.",
+      "Every option except --config, --stacktrace, --help and --version can be set in the file, for"
+          + " example 'listen: 127.0.0.1:18812'.",
+      "",
+      "Examples:",
+      "  berthd --config /etc/berth/berthd.yaml",
+      "  berthd --simulate-gpus 4 --runtime process --registry none",
+      "",
+      "Durations: 500ms, 30s, 10m, 1h30m, 2d.",
     })
 final class BerthdCommand implements Callable<Integer> {
   private static final Logger log = LoggerFactory.getLogger("berthd");
@@ -89,21 +94,19 @@ final class BerthdCommand implements Callable<Integer> {
   @Option(
       names = "--name",
       paramLabel = "NAME",
-      description = "Name of this server as people see it (default: the host name).")
+      description = "Server name (default: the host name).")
   private Optional<String> name = Optional.empty();
 
   @Option(
       names = "--nvml-library",
       paramLabel = "FILE",
-      description = "NVML library to load (default: libnvidia-ml.so.1 of the driver).")
+      description = "NVML library to load (default: the driver's libnvidia-ml.so.1).")
   private Optional<String> nvmlLibrary = Optional.empty();
 
   @Option(
       names = "--simulate-gpus",
       paramLabel = "N|FILE",
-      description =
-          "Simulate N GPUs, or those that FILE describes, in place of the real ones. For trying and"
-              + " testing.")
+      description = "Simulate N GPUs, or those described in FILE, for testing.")
   private Optional<String> simulateGpus = Optional.empty();
 
   @Option(
@@ -111,7 +114,7 @@ final class BerthdCommand implements Callable<Integer> {
       paramLabel = "DURATION",
       defaultValue = "1s",
       converter = DurationConverter.class,
-      description = "Time between two samples of the GPUs (default: ${DEFAULT-VALUE}).")
+      description = "GPU sampling interval (default: ${DEFAULT-VALUE}).")
   private Duration sampleInterval;
 
   @Option(
@@ -120,7 +123,7 @@ final class BerthdCommand implements Callable<Integer> {
       defaultValue = "5s",
       converter = DurationConverter.class,
       description =
-          "How long the driver may take for an answer until its GPUs count as unknown (default:"
+          "Driver timeout after which the state of the GPUs is unknown (default:"
               + " ${DEFAULT-VALUE}).")
   private Duration nvmlStall;
 
@@ -129,30 +132,30 @@ final class BerthdCommand implements Callable<Integer> {
       paramLabel = "DIR",
       defaultValue = "/tmp",
       description =
-          "Folder of the lock files tmp_lock_sysgpus and tmp_lock_gpu0 ..., shared with everyone on"
-              + " this machine who uses them (default: ${DEFAULT-VALUE}).")
+          "Folder of the lock files tmp_lock_sysgpus, tmp_lock_gpu0, ..., shared with other"
+              + " servers, 'berth lock' and services that use fasteners (default:"
+              + " ${DEFAULT-VALUE}).")
   private Path lockDir;
 
   @Option(
       names = "--state-dir",
       paramLabel = "DIR",
       description =
-          "Folder in which this server keeps reservations and runs over restarts (default:"
-              + " /var/lib/berth/NAME as root, else ~/.local/state/berth/NAME).")
+          "State folder for reservations and runs (default: /var/lib/berth/NAME as root, else"
+              + " ~/.local/state/berth/NAME).")
   private Optional<Path> stateDir = Optional.empty();
 
   @Option(
       names = "--port-range",
       paramLabel = "FIRST-LAST",
       defaultValue = "20000-20999",
-      description = "TCP ports that reservations may hold (default: ${DEFAULT-VALUE}).")
+      description = "TCP port range for reservations (default: ${DEFAULT-VALUE}).")
   private String portRange;
 
   @Option(
       names = "--ignore-strangers",
       description =
-          "Give out GPUs although processes without a reservation use them. Without it, such GPUs"
-              + " are left alone.")
+          "Grant GPUs even if processes without a reservation use them (default: skip them).")
   private boolean ignoreStrangers;
 
   @Option(
@@ -160,8 +163,7 @@ final class BerthdCommand implements Callable<Integer> {
       paramLabel = "N",
       defaultValue = "1000",
       description =
-          "Maximum number of waiting requests for GPUs, runs not counted (default:"
-              + " ${DEFAULT-VALUE}).")
+          "Maximum number of waiting GPU requests, excluding runs (default: ${DEFAULT-VALUE}).")
   private int maxWaiting;
 
   @Option(
@@ -169,7 +171,7 @@ final class BerthdCommand implements Callable<Integer> {
       paramLabel = "N",
       defaultValue = "100",
       description =
-          "Maximum number of waiting requests for GPUs of one owner, runs not counted (default:"
+          "Maximum number of waiting GPU requests per owner, excluding runs (default:"
               + " ${DEFAULT-VALUE}).")
   private int maxWaitingPerOwner;
 
@@ -178,14 +180,13 @@ final class BerthdCommand implements Callable<Integer> {
       paramLabel = "docker|process",
       defaultValue = "docker",
       description =
-          "How runs are run: in containers, or as plain processes without any isolation (default:"
-              + " ${DEFAULT-VALUE}).")
+          "Run code in containers, or as processes without isolation (default: ${DEFAULT-VALUE}).")
   private RuntimeKind runtime;
 
   @Option(
       names = "--allow-root",
       description =
-          "With --runtime process as root: Allow runs as root or as system users and groups (below"
+          "With --runtime process as root: allow runs as root or as system users and groups (below"
               + " 1000, except group 100).")
   private boolean allowRoot;
 
@@ -193,17 +194,15 @@ final class BerthdCommand implements Callable<Integer> {
       names = "--docker",
       paramLabel = "ADDRESS",
       defaultValue = "${DOCKER_HOST:-unix:///var/run/docker.sock}",
-      description =
-          "The Docker engine (default: the variable DOCKER_HOST, else"
-              + " unix:///var/run/docker.sock).")
+      description = "Docker engine (default: $DOCKER_HOST, else unix:///var/run/docker.sock).")
   private String docker;
 
   @Option(
       names = "--services",
       paramLabel = "FILE",
       description =
-          "YAML file that names services: images with what is usual for them. etc/services.yaml"
-              + " names TensorFlow, PyTorch and Caffe.")
+          "YAML file with services: named images with their defaults. etc/services.yaml has"
+              + " TensorFlow, PyTorch and Caffe.")
   private Optional<Path> services = Optional.empty();
 
   @Option(
@@ -211,10 +210,10 @@ final class BerthdCommand implements Callable<Integer> {
       paramLabel = "DIR[:ro]",
       split = ",",
       description =
-          "Folder of this machine that runs may mount, with all below it; ':ro' for reading only."
-              + " May be repeated (default: none). Not one that exposes the state folder, the lock"
-              + " files, /proc, /sys, /dev, /run, or what belongs to Docker or Berth; nor, to write"
-              + " to, what this machine runs: /etc, /boot, programs and libraries.")
+          "Folder that runs may mount, including its subfolders; ':ro' for read-only; repeatable"
+              + " (default: none). Refused for folders that expose the state folder, lock files,"
+              + " /proc, /sys, /dev, /run or files of Docker or Berth; /etc, /boot, programs and"
+              + " libraries must be read-only.")
   private List<String> allowMount = List.of();
 
   @Option(
@@ -223,8 +222,7 @@ final class BerthdCommand implements Callable<Integer> {
       defaultValue = "10s",
       converter = DurationConverter.class,
       description =
-          "How long a run that is not detached waits for its caller to come back (default:"
-              + " ${DEFAULT-VALUE}).")
+          "How long an attached run waits for its client to reconnect (default: ${DEFAULT-VALUE}).")
   private Duration callerGrace;
 
   @Option(
@@ -233,7 +231,7 @@ final class BerthdCommand implements Callable<Integer> {
       defaultValue = "1g",
       converter = SizeConverter.class,
       description =
-          "How much is kept of each of a run's output streams; the rest is dropped (default:"
+          "Maximum stored output per stream of a run; the rest is dropped (default:"
               + " ${DEFAULT-VALUE}).")
   private long outputLimit;
 
@@ -243,7 +241,7 @@ final class BerthdCommand implements Callable<Integer> {
       defaultValue = "1g",
       converter = SizeConverter.class,
       description =
-          "How large an uploaded bundle may be; unpacked, four times that (default:"
+          "Maximum size of an uploaded bundle; unpacked, four times this (default:"
               + " ${DEFAULT-VALUE}).")
   private long bundleLimit;
 
@@ -253,9 +251,8 @@ final class BerthdCommand implements Callable<Integer> {
       defaultValue = "7d",
       converter = DurationConverter.class,
       description =
-          "How long output and files of a run are kept after its end, and bundles after their last"
-              + " use (default: ${DEFAULT-VALUE}). Of more than 20000 ended runs the oldest are"
-              + " deleted first.")
+          "Retention of the output and files of ended runs, and of unused bundles (default:"
+              + " ${DEFAULT-VALUE}). At most 20000 ended runs are kept.")
   private Duration keepRuns;
 
   @Option(
@@ -273,8 +270,8 @@ final class BerthdCommand implements Callable<Integer> {
       paramLabel = "SIZE",
       converter = SizeConverter.class,
       description =
-          "Refuse runs and uploads while less than this is left on the disk of the state folder"
-              + " (default: 1g, or a twentieth of the disk if that is less).")
+          "Refuse runs and uploads while the state folder's disk has less free space than this"
+              + " (default: 1g, or 5%% of the disk if that is less).")
   private Optional<Long> leastFreeDisk = Optional.empty();
 
   @Option(
@@ -291,7 +288,7 @@ final class BerthdCommand implements Callable<Integer> {
       names = "--max-runs",
       paramLabel = "N",
       defaultValue = "2000",
-      description = "Maximum number of runs that wait or run (default: ${DEFAULT-VALUE}).")
+      description = "Maximum number of waiting and running runs (default: ${DEFAULT-VALUE}).")
   private int maxRuns;
 
   @Option(
@@ -299,7 +296,7 @@ final class BerthdCommand implements Callable<Integer> {
       paramLabel = "N",
       defaultValue = "1000",
       description =
-          "Maximum number of runs of one owner that wait or run (default:" + " ${DEFAULT-VALUE}).")
+          "Maximum number of waiting and running runs per owner (default: ${DEFAULT-VALUE}).")
   private int maxRunsPerOwner;
 
   @Option(
@@ -308,8 +305,8 @@ final class BerthdCommand implements Callable<Integer> {
       defaultValue = "8g",
       converter = SizeConverter.class,
       description =
-          "How much of the disk the code and files of all runs that wait or run may take, as they"
-              + " came with their requests (default: ${DEFAULT-VALUE}).")
+          "Disk limit for the uploaded code and files of all waiting and running runs (default:"
+              + " ${DEFAULT-VALUE}).")
   private long maxRequestBytes;
 
   @Option(
@@ -318,8 +315,8 @@ final class BerthdCommand implements Callable<Integer> {
       defaultValue = "1h",
       converter = DurationConverter.class,
       description =
-          "How long another server of this machine may be dead until its containers are removed"
-              + " (default: ${DEFAULT-VALUE}).")
+          "Remove the containers of another server of this machine when it has been down for this"
+              + " long (default: ${DEFAULT-VALUE}).")
   private Duration reapAfter;
 
   @Option(
@@ -327,9 +324,8 @@ final class BerthdCommand implements Callable<Integer> {
       paramLabel = "FROM-TO",
       defaultValue = "2100000000-2100009999",
       description =
-          "User ids for the supervisors of detached clusters, one for each; no account may have one"
-              + " of them, and no run may ask for one. Used by a server that runs as root (default:"
-              + " ${DEFAULT-VALUE}).")
+          "User IDs for supervisors of detached clusters when running as root; must not belong to"
+              + " accounts, and runs cannot use them (default: ${DEFAULT-VALUE}).")
   private String supervisorUids;
 
   @Option(
@@ -338,25 +334,24 @@ final class BerthdCommand implements Callable<Integer> {
       split = ",",
       defaultValue = "${BERTH_REGISTRY:-}",
       description =
-          "Registry to register with, or several equal ones; 'none': none (default: the variable"
-              + " BERTH_REGISTRY, else one that answers on the local network, or only on this"
-              + " machine if this server listens on loopback).")
+          "Registry to register with, or a comma-separated list of replicas; 'none' for none"
+              + " (default: $BERTH_REGISTRY, else discovery on the local network, or on this"
+              + " machine only if this server listens on loopback).")
   private List<String> registry;
 
   @Option(
       names = "--advertise",
       paramLabel = "HOST[:PORT]",
       description =
-          "Address under which others find this server (default: the one it listens on, or from"
-              + " which it reaches the registry).")
+          "Address advertised to clients (default: the listen address, or the one used to reach the"
+              + " registry).")
   private Optional<String> advertise = Optional.empty();
 
   @Option(
       names = "--label",
       paramLabel = "KEY=VALUE",
       split = ",",
-      description =
-          "What this server is, for those who look for one, such as room=b12; may be repeated.")
+      description = "Label of this server, for example room=b12; repeatable.")
   private Map<String, String> labels = Map.of();
 
   /** How runs are run. */

@@ -448,16 +448,16 @@ public final class ClusterFile {
 
   private static String hintForAll(String key) {
     if (TASK_KEYS.contains(key)) {
-      return " (it is said of tasks, below 'tasks')";
+      return " (set it per task, under 'tasks:')";
     }
     return USUAL_TYPES.contains(key.toLowerCase(Locale.ROOT))
-        ? " (tasks stand below 'tasks')"
+        ? " (list tasks under 'tasks:')"
         : hint(key, ALL_KEYS);
   }
 
   private static String hintForTask(String key) {
     return ALL_KEYS.contains(key)
-        ? " (it is said of all tasks, above 'tasks')"
+        ? " (set it for all tasks, at the top level)"
         : hint(key, TASK_KEYS);
   }
 

@@ -348,11 +348,11 @@ class ClusterFileTest {
             + " 'gpus'?); ...",
         "tasks:~_worker:~__volumes: [] | 3: unknown key 'volumes' of task 'worker' (did you mean"
             + " 'mounts'?); ...",
-        "tasks:~_worker:~__time: 2h | 3: unknown key 'time' of task 'worker' (it is said of all"
-            + " tasks, above 'tasks'); ...",
+        "tasks:~_worker:~__time: 2h | 3: unknown key 'time' of task 'worker' (set it for all tasks,"
+            + " at the top level); ...",
         "tasks:~_worker:~__zebra: 2h | 3: unknown key 'zebra' of task 'worker'; known keys: ...",
-        "gpus: 1 | 1: unknown key 'gpus' (it is said of tasks, below 'tasks'); ...",
-        "Worker: {} | 1: unknown key 'Worker' (tasks stand below 'tasks'); ...",
+        "gpus: 1 | 1: unknown key 'gpus' (set it per task, under 'tasks:'); ...",
+        "Worker: {} | 1: unknown key 'Worker' (list tasks under 'tasks:'); ...",
         "task: {} | 1: unknown key 'task' (did you mean 'tasks'?); ...",
         "timeout: 2h | 1: unknown key 'timeout' (did you mean 'time'?); ...",
         "image: a~image: b | 2: 'image' is given twice",
@@ -381,10 +381,10 @@ class ClusterFileTest {
             + " a cluster has one at most",
         "image: a~tasks:~_worker:~__model: A100 | 3: 'worker': a model and a memory of GPUs choose"
             + " among GPUs, and none are asked for",
-        "tasks:~_worker: {} | 2: 'worker': what to run? A script, a command, or an image that does"
-            + " something",
-        "image: a~tasks:~_worker:~__gpus: -2 | 3: 'worker': -2 GPUs asked; ask for 0 or more, or -1"
-            + " for all of one server",
+        "tasks:~_worker: {} | 2: 'worker': nothing to run: set a script, a command, a service or an"
+            + " image",
+        "image: a~tasks:~_worker:~__gpus: -1 | 4: 'gpus' of task 'worker': number of GPUs must"
+            + " not be negative: -1 (use 'all' for all)",
         // values
         "image: a~tasks:~_worker:~__instances: 0 | 4: 'instances' of task 'worker': '0' is not a"
             + " whole number from 1 on",
@@ -407,15 +407,15 @@ class ClusterFileTest {
         "image: a~tasks:~_worker:~__background: yes | 4: 'background' of task 'worker': 'yes' is"
             + " neither true nor false",
         "image: a~time: 0s~tasks: {worker: } | 2: 'time': '0s' is no time at all",
-        "image: a~time: 2~tasks: {worker: } | 2: 'time': '2' is not a duration such as 500ms, 30s,"
-            + " 10m or 2h",
-        "image: a~wait: ever~tasks: {worker: } | 2: 'wait': 'ever' is not a duration such as 500ms,"
-            + " 30s, 10m or 2h",
+        "image: a~time: 2~tasks: {worker: } | 2: 'time': '2' is not a duration such as 30s, 10m or"
+            + " 1h30m",
+        "image: a~wait: ever~tasks: {worker: } | 2: 'wait': 'ever' is not a duration such as 30s,"
+            + " 10m or 1h30m",
         "image: a~start-timeout: 0s~tasks: {worker: } | 2: 'start-timeout': '0s' is no time at all",
         "image: a~stop-grace: x~tasks: {worker: } | 2: 'stop-grace': 'x' is not a duration such as"
-            + " 500ms, 30s, 10m or 2h",
+            + " 30s, 10m or 1h30m",
         "image: a~evaluator-grace: x~tasks: {worker: } | 2: 'evaluator-grace': 'x' is not a"
-            + " duration such as 500ms, 30s, 10m or 2h",
+            + " duration such as 30s, 10m or 1h30m",
         "image: a~layout: flat~tasks: {worker: } | 2: 'layout': 'flat' is neither spread nor pack",
         "image: a~env: {A=B: 1}~tasks: {worker: } | 2: 'env': 'A=B' is not the name of a variable",
         "image: a~env: [A=B]~tasks: {worker: } | 2: 'env' takes lines of the form 'name: value'",

@@ -34,7 +34,7 @@ import picocli.CommandLine.Parameters;
     name = "lock",
     sortOptions = false,
     description = {
-      "Runs a command on free GPUs of this machine, without any server.",
+      "Run a command on free GPUs of this machine.",
       "",
       "Takes the same locks as berthd and as services that use fasteners, sets NV_GPU,"
           + " CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, and becomes the command. The GPUs are"
@@ -46,7 +46,8 @@ import picocli.CommandLine.Parameters;
     },
     footer = {
       "",
-      "Example: berth lock --gpus 2 --wait 10m -- ./run_tf_mnist.sh",
+      "Examples:",
+      "  berth lock --gpus 2 --wait 10m -- ./run_tf_mnist.sh",
       "Exit codes: the command's own; 125 if Berth failed, 126 if the command cannot be run, 127 if"
           + " there is none.",
     })
@@ -62,21 +63,21 @@ public final class LockCommand implements Callable<Integer> {
       names = "--lock-dir",
       paramLabel = "DIR",
       defaultValue = "/tmp",
-      description = "Folder of the lock files (default: ${DEFAULT-VALUE}).")
+      description = "Lock file folder (default: ${DEFAULT-VALUE}).")
   private Path lockDir;
 
   @Option(
       names = "--simulate-gpus",
       paramLabel = "N|FILE",
-      description = "Simulate N GPUs, or those that FILE describes, in place of the real ones.")
+      description = "Simulate N GPUs, or those described in FILE.")
   private Optional<String> simulateGpus = Optional.empty();
 
   @Option(
       names = "--ignore-strangers",
-      description = "Take GPUs although processes without a reservation use them.")
+      description = "Take GPUs even if processes without a reservation use them.")
   private boolean ignoreStrangers;
 
-  @Parameters(arity = "1..*", paramLabel = "COMMAND", description = "What to run, after --.")
+  @Parameters(arity = "1..*", paramLabel = "COMMAND", description = "Command to run, after --.")
   private List<String> command;
 
   @Override
@@ -169,10 +170,27 @@ public final class LockCommand implements Callable<Integer> {
     String indices =
         held.gpus().stream().map(gpu -> "" + gpu.index()).collect(Collectors.joining(","));
     Map<String, String> environment = new TreeMap<>(System.getenv());
+    restoreLocale(environment, System.getProperty("berth.callerLcAll"));
     environment.put("NV_GPU", indices);
     environment.put("CUDA_VISIBLE_DEVICES", indices);
     environment.put("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
     return environment;
+  }
+
+  /**
+   * Gives the command the locale of whoever called, where the start script replaced it.
+   *
+   * @param callerLcAll LC_ALL as it was, empty if it was not set; null if it was not replaced
+   */
+  static void restoreLocale(Map<String, String> environment, String callerLcAll) {
+    if (callerLcAll == null) {
+      return;
+    }
+    if (callerLcAll.isEmpty()) {
+      environment.remove("LC_ALL");
+    } else {
+      environment.put("LC_ALL", callerLcAll);
+    }
   }
 
   private int become(Path program, Map<String, String> environment) {

@@ -189,9 +189,9 @@ final class LaunchPlanner {
     }
     if (interpreter.isEmpty()) {
       throw invalid(
-          "nobody says what runs "
+          "no interpreter for "
               + source.fileName()
-              + ": name an interpreter or a service, or begin the file with '#!'");
+              + ": use a service that has one, --interpreter, or a #! line");
     }
     List<String> words = new ArrayList<>(interpreter);
     // As a path, so that no name is taken for an option or looked for elsewhere.

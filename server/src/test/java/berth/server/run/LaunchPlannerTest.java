@@ -163,8 +163,7 @@ class LaunchPlannerTest {
   void aSourceFileWithoutAnyInterpreterIsRefused() {
     assertThatThrownBy(() -> plan(source("print(1)")))
         .hasMessage(
-            "nobody says what runs x: name an interpreter or a service, or begin the file with"
-                + " '#!'");
+            "no interpreter for x: use a service that has one, --interpreter, or a #! line");
   }
 
   @Test

@@ -162,8 +162,8 @@ class ServicesTest {
         "services:~  a:~    image: c:1~    shm: 0g | 4: 'shm' of service 'a': '0g' is nothing",
         "services:~  a:~    image: c:1~    time: 0s |"
             + " 4: 'time' of service 'a': '0s' is no time at all",
-        "services:~  a:~    image: c:1~    time: never |"
-            + " 4: 'time' of service 'a': 'never' is not a duration such as 500ms, 30s, 10m or 2h",
+        "services:~  a:~    image: c:1~    time: never | 4: 'time' of service 'a': 'never' is not a"
+            + " duration such as 30s, 10m or 1h30m",
         "services:~  a:~    image: c:1~    cpus: 0 |"
             + " 4: 'cpus' of service 'a': '0' is not a number of CPUs such as 4 or 1.5",
         "services:~  a:~    image: c:1~    processes: 0 |"
