@@ -160,7 +160,7 @@ class RunRefusalsTest {
   @Test
   void whatCannotBeStarted() {
     assertThat(invalid(command("true")))
-        .isEqualTo("neither a service nor an image is named to run in");
+        .isEqualTo("no service or image given: use --service NAME or --image IMAGE");
     assertThat(invalid(command().setImage(Engine.IMAGE).setSource(source("x", "true"))))
         .startsWith("no interpreter for x: ");
     assertThat(invalid(shell("true").setGpus(gpus(7)))).contains("7").doesNotContain("\n");

@@ -187,7 +187,7 @@ final class EngineClient implements AutoCloseable {
     } catch (TimeoutException e) {
       throw new UncheckedIOException(
           new SocketTimeoutException(
-              "it has not answered for " + limit.toMillis() / 1000.0 + " s"));
+              "no answer for " + limit.toMillis() / 1000.0 + " s"));
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
       throw new IllegalStateException(e);

@@ -66,9 +66,9 @@ class EngineFaultTest {
       })
   void whatTheServerCannotDoNowIsNoFaultOfTheRun(String words) {
     engine.answer(CREATE, 500, message(words));
-    assertFails(this::create, Reason.UNAVAILABLE, "the container cannot be started: ");
+    assertFails(this::create, Reason.UNAVAILABLE, "cannot start the container: ");
     engine.answer(START, 500, message(words));
-    assertFails(() -> runtime.start(launch()), Reason.UNAVAILABLE, "the container cannot be");
+    assertFails(() -> runtime.start(launch()), Reason.UNAVAILABLE, "cannot start the container");
   }
 
   @ParameterizedTest
@@ -85,28 +85,28 @@ class EngineFaultTest {
   void whatNoEngineCouldStartIsTheRunsOwnFaultWhateverTheStatus(String words) {
     for (int status : List.of(400, 500)) {
       engine.answer(START, status, message(words));
-      assertFails(() -> runtime.start(launch()), Reason.CONFLICT, "the container cannot be");
+      assertFails(() -> runtime.start(launch()), Reason.CONFLICT, "cannot start the container");
     }
   }
 
   @Test
   void aRefusalOfTheEngineIsTheRunsOwnFaultUnlessAHookOfTheServerFailed() {
     engine.answer(CREATE, 400, message("invalid mount config for type bind"));
-    assertFails(this::create, Reason.CONFLICT, "the container cannot be started: ");
+    assertFails(this::create, Reason.CONFLICT, "cannot start the container: ");
     engine.answer(
         START,
         400,
         message(
             "error running createRuntime hook #0: fork/exec /usr/bin/nvidia-ctk: no such file or"
                 + " directory"));
-    assertFails(() -> runtime.start(launch()), Reason.UNAVAILABLE, "the container cannot be");
+    assertFails(() -> runtime.start(launch()), Reason.UNAVAILABLE, "cannot start the container");
   }
 
   @Test
   void aContainerWhoseStartFailedIsStartedWhenTheEngineCan() throws Exception {
     create();
     engine.answer(START, 500, message("driver/library version mismatch"));
-    assertFails(() -> runtime.start(launch()), Reason.UNAVAILABLE, "the container cannot be");
+    assertFails(() -> runtime.start(launch()), Reason.UNAVAILABLE, "cannot start the container");
 
     engine.answer(START, 204, "");
     engine.answer(CREATE, 409, message("the name is in use"));
