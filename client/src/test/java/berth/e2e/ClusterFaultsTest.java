@@ -437,7 +437,7 @@ class ClusterFaultsTest {
       assertThat(end.getOutcome()).isEqualTo(ClusterOutcome.CLUSTER_OUTCOME_FAILED);
       assertThat(end.getWhy())
           .matches(
-              "worker:0 on gpu0\\d was ended: its GPUs were used less than 5 % for 2(\\.0)? s");
+              "worker:0 on gpu0\\d was ended: GPUs idle: used less than 5 % for 2(\\.0)? s");
       assertThat(end.getRestarts()).isZero();
     }
     assertNothingLeft();

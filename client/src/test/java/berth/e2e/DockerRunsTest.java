@@ -342,7 +342,7 @@ class DockerRunsTest {
     RunExited exited = heard.exited();
     assertThat(exited.getReason()).isEqualTo(ExitReason.EXIT_REASON_OUT_OF_MEMORY);
     assertThat(exited.getExitCode()).isEqualTo(137);
-    assertThat(exited.getMessage()).isEqualTo("it used more memory than it may");
+    assertThat(exited.getMessage()).isEqualTo("out of memory");
   }
 
   @Test
@@ -374,7 +374,7 @@ class DockerRunsTest {
     assertThat(heard.outText()).isEqualTo("up\nwarned\nasked\n");
     assertThat(exited.getReason()).isEqualTo(ExitReason.EXIT_REASON_TIME_LIMIT);
     assertThat(exited.getExitCode()).isEqualTo(137);
-    assertThat(exited.getMessage()).isEqualTo("its time of 1.6 s was over");
+    assertThat(exited.getMessage()).isEqualTo("time limit of 1.6 s exceeded");
   }
 
   @Test
@@ -392,7 +392,7 @@ class DockerRunsTest {
     assertThat(heard.outText()).isEqualTo("up\nsaved\n");
     assertThat(exited.getReason()).isEqualTo(ExitReason.EXIT_REASON_CANCELLED);
     assertThat(exited.getExitCode()).isEqualTo(3);
-    assertThat(exited.getMessage()).isEqualTo("was cancelled by bob@desk");
+    assertThat(exited.getMessage()).isEqualTo("cancelled by bob@desk");
   }
 
   @Test
@@ -534,7 +534,7 @@ class DockerRunsTest {
       go(heard);
       RunExited exited = heard.exited();
       assertThat(exited.getReason()).isEqualTo(ExitReason.EXIT_REASON_CANCELLED);
-      assertThat(exited.getMessage()).isEqualTo("its reservation has ended");
+      assertThat(exited.getMessage()).isEqualTo("reservation ended");
       assertThat(other.gotIt()).isAfter(LockWaiter.instant(exited.getEndedAt()));
     }
   }
@@ -569,7 +569,7 @@ class DockerRunsTest {
 
     RunExited exited = server.attach(runId, 0).exited();
     assertThat(exited.getReason()).isEqualTo(ExitReason.EXIT_REASON_CANCELLED);
-    assertThat(exited.getMessage()).isEqualTo("its caller has gone");
+    assertThat(exited.getMessage()).isEqualTo("client disconnected");
   }
 
   @Test
@@ -645,7 +645,7 @@ class DockerRunsTest {
             CancelRunRequest.newBuilder().setRunId(heard.runId()).setBy(Asked.BOB).build(),
             RunServer.TIMEOUT);
 
-    assertThat(heard.failed()).hasMessage(heard.runId() + " was cancelled by bob@desk");
+    assertThat(heard.failed()).hasMessage(heard.runId() + ": cancelled by bob@desk");
     RunExited exited = server.attach(heard.runId(), 0).exited();
     assertThat(exited.getReason()).isEqualTo(ExitReason.EXIT_REASON_CANCELLED);
     server.reservations().release(reserved.getReservationId(), RunServer.TIMEOUT);

@@ -208,7 +208,7 @@ class ProcessRunsTest {
 
       assertThat(run.inputReader().lines()).allMatch(id::equals);
       assertThat(run.errorReader().lines())
-          .containsExactly("berth: " + id + ": its GPUs were used less than 5 % for 1 s");
+          .containsExactly("berth: " + id + ": GPUs idle: used less than 5 % for 1 s");
       assertThat(run.waitFor()).isEqualTo(124);
       RunExited exited = server.get(id).getExited();
       assertThat(exited.getReason()).isEqualTo(ExitReason.EXIT_REASON_IDLE);
@@ -256,7 +256,7 @@ class ProcessRunsTest {
 
     assertThat(heard.exited().getReason()).isEqualTo(ExitReason.EXIT_REASON_CANCELLED);
     assertThat(heard.exited().getExitCode()).isEqualTo(3);
-    assertThat(heard.exited().getMessage()).isEqualTo("was cancelled by bob@desk");
+    assertThat(heard.exited().getMessage()).isEqualTo("cancelled by bob@desk");
     assertThat(heard.outText()).isEqualTo("up\nsaved\n");
   }
 

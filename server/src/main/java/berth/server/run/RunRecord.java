@@ -90,7 +90,11 @@ record RunRecord(
       OptionalLong peakMemory,
       double gpuSeconds,
       Instant at,
-      long outputBytes) {}
+      long outputBytes) {
+    Ended withOutput(long bytes) {
+      return new Ended(exitCode, reason, message, wallTime, peakMemory, gpuSeconds, at, bytes);
+    }
+  }
 
   static RunRecord accepted(String id, String requestId, long number, Instant now, Phase first) {
     return new RunRecord(

@@ -116,7 +116,7 @@ public final class Runs implements AutoCloseable {
   public record Load(List<String> unfinished, Optional<String> problem) {}
 
   private final String serverName;
-  private final RunParts parts;
+  private final RunContext context;
   private final Bundles bundles;
   private final Clock clock = Clock.systemUTC();
   private final SecureRandom random = new SecureRandom();
@@ -160,8 +160,8 @@ public final class Runs implements AutoCloseable {
     ScheduledThreadPoolExecutor timer =
         new ScheduledThreadPoolExecutor(1, daemonThreads("run-timer"));
     timer.setRemoveOnCancelPolicy(true);
-    this.parts =
-        new RunParts(
+    this.context =
+        new RunContext(
             reservations,
             gpus,
             runtime,
@@ -225,7 +225,7 @@ public final class Runs implements AutoCloseable {
     opened.recover();
     RunMetrics.report(opened, settings.stateFolder, metrics);
     opened
-        .parts
+        .context
         .timer()
         .scheduleWithFixedDelay(
             () -> opened.inBackground(opened::keepHouse),
@@ -233,7 +233,7 @@ public final class Runs implements AutoCloseable {
             HOUSEKEEPING.toSeconds(),
             TimeUnit.SECONDS);
     opened
-        .parts
+        .context
         .timer()
         .scheduleWithFixedDelay(
             () -> opened.inBackground(opened.health::look),
@@ -251,7 +251,7 @@ public final class Runs implements AutoCloseable {
   Runnable later(Duration delay, Runnable task) {
     try {
       Future<?> timer =
-          parts.timer().schedule(() -> inBackground(task), delay.toNanos(), TimeUnit.NANOSECONDS);
+          context.timer().schedule(() -> inBackground(task), delay.toNanos(), TimeUnit.NANOSECONDS);
       return () -> timer.cancel(false);
     } catch (RejectedExecutionException e) {
       return () -> {};
@@ -261,7 +261,7 @@ public final class Runs implements AutoCloseable {
   // What a timer throws would be the last that it does.
   private void inBackground(Runnable task) {
     try {
-      parts
+      context
           .threads()
           .execute(
               () -> {
@@ -343,23 +343,23 @@ public final class Runs implements AutoCloseable {
 
   private Run accept(RunCodeRequest message) {
     health
-        .problem(parts.threads())
+        .problem(context.threads())
         .ifPresent(
             why -> {
               throw new BerthException(Reason.UNAVAILABLE, why);
             });
     // Both may take a while, for which nobody else should wait.
-    List<Launch.Bind> binds = parts.planner().binds(RunMessages.mounts(message));
-    Runnable giveBack = parts.memory().takeSoon(message.getSerializedSize());
+    List<Launch.Bind> binds = context.planner().binds(RunMessages.mounts(message));
+    Runnable giveBack = context.memory().takeSoon(message.getSerializedSize());
     try {
       RunRequest request = RunRequest.of(message);
       RunSpec spec = request.spec();
       String id = "run-" + HexFormat.of().toHexDigits(random.nextLong(), 10);
-      RunFolder folder = parts.store().folderOf(id);
-      parts.runtime().check(parts.planner().plan(id, folder, spec, binds, Optional.empty()));
-      spec.reservationId().ifPresent(parts.reservations()::check);
-      parts.reservations().check(spec.gpus(), spec.ports(), spec.waitAtMost());
-      parts.disk().check("a run");
+      RunFolder folder = context.store().folderOf(id);
+      context.runtime().check(context.planner().plan(id, folder, spec, binds, Optional.empty()));
+      spec.reservationId().ifPresent(context.reservations()::check);
+      context.reservations().check(spec.gpus(), spec.ports(), spec.waitAtMost());
+      context.disk().check("a run");
       Runnable place = admission.admit(spec.owner().toString(), request.bytes());
       Run run;
       try {
@@ -370,8 +370,8 @@ public final class Runs implements AutoCloseable {
                 nextNumber.getAndIncrement(),
                 clock.instant(),
                 spec.holdsSomething() ? RunRecord.Phase.QUEUED : RunRecord.Phase.PREPARING);
-        parts.store().add(record, request);
-        run = Run.accepted(parts, folder, record, request.shown());
+        context.store().add(record, request);
+        run = Run.accepted(context, folder, record, request.shown());
         places.put(id, place);
         runs.add(run);
       } catch (RuntimeException | Error e) {
@@ -381,7 +381,7 @@ public final class Runs implements AutoCloseable {
         folder.delete();
         throw e;
       }
-      parts.metrics().accepted();
+      context.metrics().accepted();
       log.info("{} accepted from {}", id, spec.owner());
       return run;
     } finally {
@@ -430,7 +430,7 @@ public final class Runs implements AutoCloseable {
   }
 
   void cancel(String id, Owner by, boolean force) {
-    find(id).stop(new Stop(ExitReason.CANCELLED, "was cancelled by " + by), force);
+    find(id).stop(new Stop(ExitReason.CANCELLED, "cancelled by " + by), force);
   }
 
   /**
@@ -468,15 +468,15 @@ public final class Runs implements AutoCloseable {
   }
 
   Services services() {
-    return parts.services();
+    return context.services();
   }
 
   Runtime.Info runtime() {
-    return parts.runtime().info();
+    return context.runtime().info();
   }
 
   ExecutorService threads() {
-    return parts.threads();
+    return context.threads();
   }
 
   /** Where uploaded bundles are checked, a few at a time: what they unpack to may be large. */
@@ -486,7 +486,7 @@ public final class Runs implements AutoCloseable {
 
   /** Opens the output of a run that is over. */
   Spool pastOutput(Run run) {
-    Spool spool = new Spool(run.folder(), parts.spoolWatch());
+    Spool spool = new Spool(run.folder(), context.spoolWatch());
     long written = run.view().record().ended().map(RunRecord.Ended::outputBytes).orElse(0L);
     if (spool.total() < written) {
       log.error(
@@ -527,7 +527,7 @@ public final class Runs implements AutoCloseable {
    *     UNAVAILABLE if the files cannot be written, or there is too little room for them
    */
   public void unpackBundle(String digest, Path into) {
-    parts.disk().check("a cluster");
+    context.disk().check("a cluster");
     bundles.unpack(digest, into);
   }
 
@@ -542,7 +542,7 @@ public final class Runs implements AutoCloseable {
     }
     List<Run> all = runs.unfinished();
     all.forEach(Run::leave);
-    parts.timer().shutdownNow();
+    context.timer().shutdownNow();
     try {
       long deadline = System.nanoTime() + STOP_GRACE.toNanos();
       for (Run run : all) {
@@ -551,22 +551,22 @@ public final class Runs implements AutoCloseable {
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }
-    parts.threads().shutdown();
+    context.threads().shutdown();
     bundleChecks.shutdown();
-    parts.spoolWatch().close();
+    context.spoolWatch().close();
   }
 
   private void recover() {
-    RunStore.Loaded loaded = parts.store().load();
+    RunStore.Loaded loaded = context.store().load();
     List<Run> unfinished = new ArrayList<>();
     for (RunStore.Stored stored : loaded.runs()) {
       RunStore.Stored known = stored.damaged() ? numbered(stored) : stored;
-      Run run = Run.recovered(parts, known);
+      Run run = Run.recovered(context, known);
       nextNumber.accumulateAndGet(run.number() + 1, Math::max);
       runs.add(run);
       if (!run.cleaned().isDone()) {
         String owner = run.spec().owner().toString();
-        places.put(run.id(), admission.count(owner, parts.store().contentBytes(stored.folder())));
+        places.put(run.id(), admission.count(owner, context.store().contentBytes(stored.folder())));
         log.info("{} of {} goes on: {}", run.id(), owner, known.record().phase());
         unfinished.add(run);
       }
@@ -596,12 +596,12 @@ public final class Runs implements AutoCloseable {
   private void giveUp(RunFolder folder) {
     String id = folder.path().getFileName().toString();
     try {
-      parts.runtime().signal(id, "KILL");
-      parts.runtime().remove(id);
+      context.runtime().signal(id, "KILL");
+      context.runtime().remove(id);
     } catch (RuntimeException e) {
       log.warn("what is left of {} cannot be removed yet: {}", id, e.toString());
       if (!closed) {
-        parts
+        context
             .timer()
             .schedule(
                 () -> inBackground(() -> giveUp(folder)),
@@ -610,7 +610,7 @@ public final class Runs implements AutoCloseable {
       }
       return;
     }
-    parts.reservations().heldBy(id, () -> {}).ifPresent(RunHold::release);
+    context.reservations().heldBy(id, () -> {}).ifPresent(RunHold::release);
     RunStore.setAside(folder.path());
   }
 
@@ -630,7 +630,7 @@ public final class Runs implements AutoCloseable {
         }
       }
       kept.clear(over, needed, clock.instant(), this::delete);
-      parts.runtime().reap(this::needsItsInstance);
+      context.runtime().reap(this::needsItsInstance);
     } catch (RuntimeException e) {
       if (!closed) {
         log.warn("keeping house failed: {}", e.getMessage());

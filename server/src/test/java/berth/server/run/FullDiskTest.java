@@ -33,7 +33,7 @@ import org.junit.jupiter.api.io.TempDir;
 /** A disk that is full from exactly one step of a run on. Each run is started exactly once. */
 class FullDiskTest {
   private static final Duration PATIENCE = Duration.ofMinutes(1);
-  private static final String DISK_FULL = "the disk of the server is full";
+  private static final String DISK_FULL = "the server's disk is full";
 
   /** The step after which there is no room any more. */
   private enum FullAfter {

@@ -181,7 +181,7 @@ class RunsTest {
     runs.cancel(second.id(), ADA, false);
 
     assertThat(end(second).reason()).isEqualTo(ExitReason.CANCELLED);
-    assertThat(end(second).message()).contains("was cancelled by ada@laptop");
+    assertThat(end(second).message()).contains("cancelled by ada@laptop");
     assertThat(reservations.overview().waiting()).isEmpty();
     assertThat(reservations.overview().reservations()).hasSize(1);
     assertThatThrownBy(() -> runs.cancel(second.id(), ADA, false))
@@ -219,7 +219,7 @@ class RunsTest {
     gone.run();
 
     assertThat(end(run).reason()).isEqualTo(ExitReason.CANCELLED);
-    assertThat(end(run).message()).isEqualTo("its caller has gone");
+    assertThat(end(run).message()).isEqualTo("client disconnected");
   }
 
   @Test
@@ -247,7 +247,7 @@ class RunsTest {
 
     Run again = runs.find(run.id());
     assertThat(end(again).reason()).isEqualTo(ExitReason.IDLE);
-    assertThat(end(again).message()).isEqualTo("its GPUs were used less than 5 % for 1 s");
+    assertThat(end(again).message()).isEqualTo("GPUs idle: used less than 5 % for 1 s");
     assertThat(end(again).exitCode()).isEqualTo(3);
     assertThat(output(again)).isEqualTo("saved\n");
     assertThat(reservations.overview().reservations()).isEmpty();
@@ -615,7 +615,7 @@ class RunsTest {
     runs.cancel(first.id(), ADA, true);
     assertThat(end(runs.find(second.id())).reason()).isEqualTo(ExitReason.SERVER_LOST);
     assertThat(end(runs.find(second.id())).message())
-        .isEqualTo("the record of its state was damaged, and it may have been started");
+        .isEqualTo("its state record was damaged, and it may have been started already");
     assertThat(starts).doesNotExist();
   }
 
@@ -816,9 +816,9 @@ class RunsTest {
   @Test
   void aProgramCannotPutOffTheNextLookForLong() {
     Duration usual = Duration.ofSeconds(10);
-    assertThat(Run.pauseAfter(usual, Duration.ofMillis(1))).isEqualTo(usual);
-    assertThat(Run.pauseAfter(usual, Duration.ofSeconds(1))).isEqualTo(Duration.ofSeconds(20));
-    assertThat(Run.pauseAfter(usual, Duration.ofMinutes(9))).isEqualTo(Duration.ofMinutes(2));
+    assertThat(RunTasks.pauseAfter(usual, Duration.ofMillis(1))).isEqualTo(usual);
+    assertThat(RunTasks.pauseAfter(usual, Duration.ofSeconds(1))).isEqualTo(Duration.ofSeconds(20));
+    assertThat(RunTasks.pauseAfter(usual, Duration.ofMinutes(9))).isEqualTo(Duration.ofMinutes(2));
   }
 
   @Test

@@ -19,7 +19,7 @@ import java.util.function.Consumer;
  * @param workLimit bytes that the folder of a run may have; empty: any number
  * @param onCleaned told of each run of which nothing is left but its output
  */
-record RunParts(
+record RunContext(
     Reservations reservations,
     GpuMonitor gpus,
     Runtime runtime,
@@ -43,5 +43,12 @@ record RunParts(
   /** Whether this process is about to end, and runs are left to the next. */
   boolean closed() {
     return stopping.getAsBoolean();
+  }
+
+  /** What fails because this process ends is no failure of a run: the next process goes on. */
+  void leaveIfClosed() throws InterruptedException {
+    if (closed()) {
+      throw new InterruptedException();
+    }
   }
 }
