@@ -436,8 +436,7 @@ class ClusterFaultsTest {
 
       assertThat(end.getOutcome()).isEqualTo(ClusterOutcome.CLUSTER_OUTCOME_FAILED);
       assertThat(end.getWhy())
-          .matches(
-              "worker:0 on gpu0\\d was ended: GPUs idle: used less than 5 % for 2(\\.0)? s");
+          .matches("worker:0 on gpu0\\d was ended: GPUs idle: used less than 5 % for 2(\\.0)? s");
       assertThat(end.getRestarts()).isZero();
     }
     assertNothingLeft();

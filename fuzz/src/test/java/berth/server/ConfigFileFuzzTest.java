@@ -114,15 +114,16 @@ class ConfigFileFuzzTest {
   // Nothing that asks the network: a name is looked up for seconds.
   private static int checkAll(BerthdCommand berthd, CommandSpec options) {
     String name = text(options, "--name").orElseGet(DaemonOptions::hostName);
-    berthd.check(name);
+    berthd.check();
     for (String option : List.of("--listen", "--http", "--advertise")) {
       text(options, option).ifPresent(text -> Address.parse(text, 1));
     }
-    berthd.registries();
-    berthd.engineSockets();
+    berthd.presence.registries();
+    berthd.runs.engineSockets();
     PortOption.check(options.findOption("--port-range").getValue());
     Optional<Path> state = options.findOption("--state-dir").getValue();
-    berthd.runSettings(name, state.orElse(NOWHERE), Services.none(), RUNTIME);
+    berthd.runs.settings(
+        name, state.orElse(NOWHERE), berthd.reservations, Services.none(), RUNTIME);
     return ExitCode.OK;
   }
 

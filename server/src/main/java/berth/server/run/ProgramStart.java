@@ -1,7 +1,6 @@
 package berth.server.run;
 
 import berth.rpc.BerthException;
-import berth.rpc.Reason;
 import berth.server.reservation.RunHold;
 import berth.server.run.RunRecord.Phase;
 import berth.server.run.RunRecord.Started;
@@ -29,7 +28,7 @@ final class ProgramStart {
   private final SavedRecord saved;
   private final ServerWait waiting;
   private final RunContent content;
-  private final RunOutput output;
+  private final LiveOutput output;
   private final Runnable changed;
   // What was made of the code that is in its folder, while it is not started.
   private Optional<Launch> brought = Optional.empty();
@@ -46,7 +45,7 @@ final class ProgramStart {
       SavedRecord saved,
       ServerWait waiting,
       RunContent content,
-      RunOutput output,
+      LiveOutput output,
       Runnable changed) {
     this.context = context;
     this.folder = folder;
@@ -170,7 +169,10 @@ final class ProgramStart {
     try {
       hold.ifPresent(held -> held.livesBy(pid));
     } catch (BerthException e) {
-      log.warn("{}: cannot pass its process to the keeper of its GPUs: {}", record().id(), e.getMessage());
+      log.warn(
+          "{}: cannot pass its process to the keeper of its GPUs: {}",
+          record().id(),
+          e.getMessage());
     }
   }
 

@@ -68,7 +68,7 @@ final class Run {
   private final CallerWatch caller;
   private final ServerWait waiting;
   private final RunContent content;
-  private final RunOutput output;
+  private final LiveOutput output;
   private final ProgramStart program;
   private final RunLimits limits;
   private final GpuRelease release;
@@ -111,9 +111,8 @@ final class Run {
             () -> stopUnlessOver(new Stop(ExitReason.CANCELLED, "client disconnected")));
     waiting = new ServerWait(context, folder, saved, this::changed);
     content = new RunContent(context, id, folder);
-    output = new RunOutput(context, id, folder, this::grown);
-    program =
-        new ProgramStart(context, folder, saved, waiting, content, output, this::changed);
+    output = new LiveOutput(context, id, folder, this::grown);
+    program = new ProgramStart(context, folder, saved, waiting, content, output, this::changed);
     limits = new RunLimits(context, id, folder, tasks, this::stopUnlessOver);
     release = new GpuRelease(context, id, this::changed);
     if (stored.record().phase() == Phase.CLEANED) {
@@ -231,7 +230,7 @@ final class Run {
     boolean waits = record().phase() == Phase.QUEUED;
     if (acceptedNanos.isEmpty() && spec().holdsSomething() && !over()) {
       lostHold = context.reservations().heldBy(id(), this::reservationEnded).isEmpty();
-      // Also one that had its GPUs before the machine was restarted: it came before those who wait.
+      // Also one that had its GPUs before the machine was rebooted: it came before those who wait.
       waits = lostHold && !record().phase().isAtLeast(Phase.LAUNCHING);
     }
     waits &= spec().needsReservation() && record().stop().isEmpty();
@@ -430,8 +429,7 @@ final class Run {
     List<RunHold> held = new ArrayList<>();
     waiting.untilDone(
         waiting.troubleOf(spec()),
-        () ->
-            held.add(context.reservations().hold(reservationId, id(), this::reservationEnded)));
+        () -> held.add(context.reservations().hold(reservationId, id(), this::reservationEnded)));
     return held.get(0);
   }
 
@@ -443,17 +441,14 @@ final class Run {
     boolean runs = context.runtime().start(launch).pid().isPresent();
     if (runs && record().stop().isEmpty()) {
       log.error("{}: GPU locks lost; stopping it", id());
-      Stop order =
-          new Stop(
-              ExitReason.SERVER_LOST,
-              "GPU locks were lost while berthd was down");
+      Stop order = new Stop(ExitReason.SERVER_LOST, "GPU locks were lost while berthd was down");
       saved.note(now -> now.stopping(order));
     }
   }
 
+  /** Takes a place in the queue for GPUs, and goes on when that has come to something. */
   private void joinLine() {
-    Consumer<BerthException> leave =
-        new GrantWait(context, id(), tasks, new InLine()).join(spec());
+    Consumer<BerthException> leave = new GrantWait(context, id(), tasks, new InLine()).join(spec());
     synchronized (this) {
       leaveQueue = () -> leave.accept(RunOutcome.stopped(record()));
     }
@@ -560,7 +555,7 @@ final class Run {
 
   /** Notes the end, when all of the output is there. */
   private void finish(Ended end) throws InterruptedException {
-    RunOutput.Kept kept = output.complete(record().phase().isAtLeast(Phase.LAUNCHING));
+    LiveOutput.Kept kept = output.complete(record().phase().isAtLeast(Phase.LAUNCHING));
     saved.note(now -> now.ended(end.withOutput(kept.bytes())), kept.files());
     caller.cancel();
     output.count();

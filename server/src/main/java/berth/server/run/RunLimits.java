@@ -30,11 +30,7 @@ final class RunLimits {
    * @param exceeded told of each limit that is exceeded, without the lock; may block
    */
   RunLimits(
-      RunContext context,
-      String runId,
-      RunFolder folder,
-      RunTasks tasks,
-      Consumer<Stop> exceeded) {
+      RunContext context, String runId, RunFolder folder, RunTasks tasks, Consumer<Stop> exceeded) {
     this.context = context;
     this.runId = runId;
     this.folder = folder;

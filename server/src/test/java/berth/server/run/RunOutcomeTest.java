@@ -20,8 +20,7 @@ import org.junit.jupiter.api.Test;
 
 class RunOutcomeTest {
   private static final Instant START = Instant.parse("2026-01-02T03:04:05Z");
-  private static final RunRecord QUEUED =
-      RunRecord.accepted("run-1", "", 1, START, Phase.QUEUED);
+  private static final RunRecord QUEUED = RunRecord.accepted("run-1", "", 1, START, Phase.QUEUED);
   private static final RunRecord RUNNING =
       QUEUED.running(
           new Started(
@@ -44,8 +43,7 @@ class RunOutcomeTest {
         of(RUNNING).of(new Exit(137, false, Optional.empty(), "the engine went down")),
         ExitReason.SERVER_LOST,
         "the engine went down");
-    assertEnd(
-        of(RUNNING).of(new Exit(137, false, Optional.empty(), "")), ExitReason.FINISHED, "");
+    assertEnd(of(RUNNING).of(new Exit(137, false, Optional.empty(), "")), ExitReason.FINISHED, "");
   }
 
   @Test

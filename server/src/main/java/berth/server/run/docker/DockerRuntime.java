@@ -182,7 +182,8 @@ public final class DockerRuntime implements Runtime {
   @Override
   public void check(Launch launch) {
     if (launch.image().isEmpty()) {
-      throw new BerthException(Reason.INVALID, "no service or image given: use --service NAME or --image IMAGE");
+      throw new BerthException(
+          Reason.INVALID, "no service or image given: use --service NAME or --image IMAGE");
     }
     if (!launch.binds().isEmpty()) {
       mounts
@@ -300,7 +301,9 @@ public final class DockerRuntime implements Runtime {
   public void signal(String runId, String signal) {
     exits.signalled(runId);
     try {
-      engine.ask(() -> docker.killContainerCmd(RunContainers.name(runId)).withSignal("SIG" + signal).exec());
+      engine.ask(
+          () ->
+              docker.killContainerCmd(RunContainers.name(runId)).withSignal("SIG" + signal).exec());
     } catch (NotFoundException | ConflictException e) {
       // It has ended.
     } catch (RuntimeException e) {

@@ -186,8 +186,7 @@ final class EngineClient implements AutoCloseable {
       return answer.get(limit.toMillis(), TimeUnit.MILLISECONDS);
     } catch (TimeoutException e) {
       throw new UncheckedIOException(
-          new SocketTimeoutException(
-              "no answer for " + limit.toMillis() / 1000.0 + " s"));
+          new SocketTimeoutException("no answer for " + limit.toMillis() / 1000.0 + " s"));
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
       throw new IllegalStateException(e);

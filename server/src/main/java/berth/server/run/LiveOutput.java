@@ -12,8 +12,8 @@ import org.slf4j.LoggerFactory;
  * The output of a run while it is not over, from the pipes of its program to its spool. The run's
  * thread opens and completes it; any may read. Its lock is taken last but for those of the spool.
  */
-final class RunOutput {
-  private static final Logger log = LoggerFactory.getLogger(RunOutput.class);
+final class LiveOutput {
+  private static final Logger log = LoggerFactory.getLogger(LiveOutput.class);
   private static final Duration USUAL = Duration.ofMillis(500);
   private static final Duration LAST = Duration.ofSeconds(10);
 
@@ -34,7 +34,7 @@ final class RunOutput {
   /**
    * @param grown told without the lock how much there is when there is more
    */
-  RunOutput(RunContext context, String runId, RunFolder folder, LongConsumer grown) {
+  LiveOutput(RunContext context, String runId, RunFolder folder, LongConsumer grown) {
     this.context = context;
     this.runId = runId;
     this.folder = folder;
