@@ -274,7 +274,7 @@ public final class Runs implements AutoCloseable {
     } catch (RejectedExecutionException e) {
       // Closed.
     } catch (Error e) {
-      log.error("no thread at present", e);
+      log.error("cannot start a thread", e);
     }
   }
 
@@ -599,7 +599,7 @@ public final class Runs implements AutoCloseable {
       context.runtime().signal(id, "KILL");
       context.runtime().remove(id);
     } catch (RuntimeException e) {
-      log.warn("what is left of {} cannot be removed yet: {}", id, e.toString());
+      log.warn("{}: cannot clean up, retrying: {}", id, e.toString());
       if (!closed) {
         context
             .timer()
@@ -633,7 +633,7 @@ public final class Runs implements AutoCloseable {
       context.runtime().reap(this::needsItsInstance);
     } catch (RuntimeException e) {
       if (!closed) {
-        log.warn("keeping house failed: {}", e.getMessage());
+        log.warn("cleaning up failed: {}", e.getMessage());
       }
     } finally {
       keepingHouse.set(false);
