@@ -246,7 +246,7 @@ class RunCrashTest {
 
       try (RunServer reaper = server(reaping, "--reap-after", "0s")) {
         await().atMost(PATIENCE).until(() -> engine.containersOf(victim.state()).isEmpty());
-        assertThat(reaper.daemon().log()).contains("removing the container of " + runId);
+        assertThat(reaper.daemon().log()).contains("removing orphaned container of " + runId);
       }
 
       assertThat(engine.inspect(stranger, "{{.State.Status}}")).isEqualTo("running");
