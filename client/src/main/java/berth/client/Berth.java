@@ -38,8 +38,8 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * The servers of a group, or one server, and all that can be done with them: the front door of
- * this library.
+ * The servers of a group, or one server, and all that can be done with them: the front door of this
+ * library.
  *
  * <pre>{@code
  * try (Berth berth = Berth.connect("registry1", "registry2:18811")) {
@@ -115,8 +115,8 @@ public final class Berth implements AutoCloseable {
   }
 
   /**
-   * Uses one server, without any registry. The connection is made with the first call. What needs
-   * a registry is refused with INVALID: clusters, and a choice of servers by label.
+   * Uses one server, without any registry. The connection is made with the first call. What needs a
+   * registry is refused with INVALID: clusters, and a choice of servers by label.
    *
    * @param server {@code HOST} or {@code HOST:PORT} of a {@code berthd}
    * @throws BerthException INVALID if it is not written so
@@ -507,8 +507,9 @@ public final class Berth implements AutoCloseable {
    * Hands a cluster over to one of the servers, which supervises it: it goes on without this
    * process. {@code berth clusters} and {@code berth cluster status} show it.
    *
-   * @throws BerthException INVALID without a registry, or if it can never be formed with the servers there are,
-   *     ALREADY_EXISTS if one of its name has not ended, UNAVAILABLE if no server takes it
+   * @throws BerthException INVALID without a registry, or if it can never be formed with the
+   *     servers there are, ALREADY_EXISTS if one of its name has not ended, UNAVAILABLE if no
+   *     server takes it
    * @throws IOException if a file of a task cannot be read
    */
   public DetachedCluster clusterDetached(ClusterRequest request) throws IOException {
@@ -540,7 +541,8 @@ public final class Berth implements AutoCloseable {
         .orElseThrow(
             () ->
                 new BerthException(
-                    Reason.INVALID, "a cluster needs a registry; this is one server, at " + source));
+                    Reason.INVALID,
+                    "a cluster needs a registry; this is one server, at " + source));
   }
 
   /**

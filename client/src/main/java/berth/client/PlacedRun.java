@@ -59,8 +59,7 @@ public final class PlacedRun implements AutoCloseable {
   private volatile RunClient client;
   private volatile FollowedRun followed;
 
-  public PlacedRun(
-      ServerSource servers, Consumer<RunEvent> consumer, PlacementListener listener) {
+  public PlacedRun(ServerSource servers, Consumer<RunEvent> consumer, PlacementListener listener) {
     this.servers = servers;
     this.consumer = consumer;
     this.listener = listener;

@@ -19,8 +19,7 @@ import java.time.Duration;
  * @param lease how long it is held after its holder, or the connection to it, is lost
  * @param service a service that the server must have; empty: any
  */
-public record ReservationSpec(
-    String purpose, Resources resources, Duration lease, String service) {
+public record ReservationSpec(String purpose, Resources resources, Duration lease, String service) {
   private static final Duration SHORTEST_LEASE = Duration.ofSeconds(1);
 
   /**

@@ -36,8 +36,8 @@ public abstract sealed class ResourcesBuilder<B extends ResourcesBuilder<B>>
   }
 
   /**
-   * Exactly these GPUs, rather than a number of them: UUIDs, or indices as {@code "0"}. Indices need
-   * {@link #servers} with one name, since every server has a GPU 0.
+   * Exactly these GPUs, rather than a number of them: UUIDs, or indices as {@code "0"}. Indices
+   * need {@link #servers} with one name, since every server has a GPU 0.
    */
   public B exactGpus(String... ids) {
     this.exactGpus = List.of(ids);

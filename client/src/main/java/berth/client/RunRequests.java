@@ -51,8 +51,7 @@ public final class RunRequests implements AutoCloseable {
     }
     spec.user()
         .ifPresent(
-            user ->
-                request.setUser(UserId.newBuilder().setUid(user.uid()).setGid(user.gid())));
+            user -> request.setUser(UserId.newBuilder().setUid(user.uid()).setGid(user.gid())));
     if (spec.hostNetwork()) {
       request.setNetwork(Network.NETWORK_HOST);
     }

@@ -84,6 +84,9 @@ class BerthRunsTest {
 
   @Test
   void listsRunsAndSaysWhichServersDidNotAnswer() {
+    assertThat(berth.runs("gpu01"))
+        .extracting(RunInfo::runId)
+        .containsExactly(FakeRuns.ID, "run-77");
     registry.servers =
         List.of(
             FakeRegistry.server("gone", new Address("127.0.0.1", 1), 1, 1),
@@ -94,7 +97,6 @@ class BerthRunsTest {
     assertThat(list.runs()).extracting(RunInfo::runId).containsExactly(FakeRuns.ID, "run-77");
     assertThat(list.silent())
         .isEqualTo(Map.of("gone", "no berthd at 127.0.0.1:1: Connection refused"));
-    assertThat(berth.runs("gpu01")).isNotEmpty();
   }
 
   @Test

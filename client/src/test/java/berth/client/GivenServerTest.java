@@ -46,8 +46,7 @@ class GivenServerTest {
     reservations.listed =
         ListReservationsResponse.newBuilder()
             .setServer("gpu01")
-            .addReservations(
-                Reservation.newBuilder().addGpus(ReservedGpu.newBuilder().setIndex(1)))
+            .addReservations(Reservation.newBuilder().addGpus(ReservedGpu.newBuilder().setIndex(1)))
             .addLockedByOthers(LockHolder.newBuilder().setIndex(2))
             .build();
   }
@@ -65,8 +64,7 @@ class GivenServerTest {
     assertThat(berth.servers()).extracting(GpuServer::name).containsExactly("gpu01");
     assertThat(berth.gpus())
         .extracting(ServerGpu::state)
-        .containsExactly(
-            ServerGpu.State.FREE, ServerGpu.State.RESERVED, ServerGpu.State.LOCKED);
+        .containsExactly(ServerGpu.State.FREE, ServerGpu.State.RESERVED, ServerGpu.State.LOCKED);
   }
 
   @Test
@@ -128,7 +126,8 @@ class GivenServerTest {
                 .setGpuUtilizationPercent(97)
                 .setTemperatureCelsius(71)
                 .setPowerMilliwatts(250_000)
-                .setMemory(GpuMemory.newBuilder().setTotalBytes(80).setUsedBytes(30).setFreeBytes(50))
+                .setMemory(
+                    GpuMemory.newBuilder().setTotalBytes(80).setUsedBytes(30).setFreeBytes(50))
                 .build(),
             gpu(1)
                 .setHealth(
@@ -182,8 +181,7 @@ class GivenServerTest {
     return Gpu.newBuilder()
         .setIndex(index)
         .setUuid("gpu01-" + index)
-        .setHealth(
-            GpuHealth.newBuilder().setState(GpuHealthState.GPU_HEALTH_STATE_HEALTHY));
+        .setHealth(GpuHealth.newBuilder().setState(GpuHealthState.GPU_HEALTH_STATE_HEALTHY));
   }
 
   private static void assertFails(

@@ -135,7 +135,10 @@ public final class Planner {
     if (!run.service().isEmpty()) {
       needs.add("the service " + run.service());
     }
-    run.resources().servers().labels().forEach((key, value) -> needs.add("the label " + key + "=" + value));
+    run.resources()
+        .servers()
+        .labels()
+        .forEach((key, value) -> needs.add("the label " + key + "=" + value));
     return needs.isEmpty() ? "a server that runs code" : String.join(", ", needs);
   }
 

@@ -55,7 +55,10 @@ public record TaskGroup(
         type,
         run.resources().gpus().exactly().isEmpty(),
         "asks for exact GPUs; a cluster chooses among the GPUs of its servers");
-    check(type, run.resources().ports() == 0, "asks for ports; every task of a cluster has one anyway");
+    check(
+        type,
+        run.resources().ports() == 0,
+        "asks for ports; every task of a cluster has one anyway");
   }
 
   private static void check(String type, boolean right, String otherwise) {
