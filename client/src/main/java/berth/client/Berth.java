@@ -331,7 +331,7 @@ public final class Berth implements AutoCloseable {
 
   /**
    * Runs code on a server that has what it needs, and returns when it has ended. If no server has
-   * that now, the run waits at one of them, as long as {@link RunSpec#waitAtMost} says.
+   * that now, the run waits at one of them, as long as {@link Resources#waitAtMost} says.
    *
    * @param lines gets what the program prints, both streams, line by line, from another thread; all
    *     of it before this returns
