@@ -112,7 +112,7 @@ final class ClusterJson {
     List<Map<String, Object>> tasks = new ArrayList<>();
     for (TaskName task : plan.servers().keySet()) {
       Map<String, Object> placed = placed(task, plan, spec);
-      placed.put("gpus", request.group(task).run().gpus());
+      placed.put("gpus", request.group(task).gpuCount());
       placed.put("tfConfig", parsed(spec.tfConfig(task)));
       tasks.add(placed);
     }

@@ -270,7 +270,7 @@ final class ClusterOptions {
           run -> logdir.ifPresent(folder -> run.program(TaskGroup.tensorBoard(folder), true)));
     }
     ClusterRequest built = request.build();
-    built.groups().forEach(group -> group.run().program().check());
+    built.groups().forEach(group -> group.run().program().check(RunCommand.COMMAND_HINT));
     return built;
   }
 

@@ -50,7 +50,7 @@ final class ClusterTable {
   /** The tasks of a request in their order, each with how many GPUs it asks for. */
   static Map<TaskName, Integer> gpuCounts(ClusterRequest request) {
     Map<TaskName, Integer> counts = new LinkedHashMap<>();
-    request.tasks().forEach(task -> counts.put(task, request.group(task).run().gpus()));
+    request.tasks().forEach(task -> counts.put(task, request.group(task).gpuCount()));
     return counts;
   }
 

@@ -1,5 +1,6 @@
 package berth.cli;
 
+import berth.client.Download;
 import berth.command.ExitCode;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;

@@ -115,7 +115,7 @@ record FoundCluster(ClusterClient client, ClusterStatus cluster) implements Auto
   private static Match choose(List<Answer<List<Match>>> answers, String text) {
     List<Match> all = new ArrayList<>();
     answers.forEach(answer -> answer.value().ifPresent(all::addAll));
-    String silent = Servers.silent(answers);
+    String silent = ManyServers.silent(answers);
     List<Match> byId = those(all, cluster -> cluster.getClusterId().equals(text));
     if (!byId.isEmpty()) {
       return byId.get(0);

@@ -36,7 +36,7 @@ final class FoundReservation {
         "there is no reservation '"
             + id
             + "'; 'berth reservations' lists them"
-            + Servers.silent(answers));
+            + ManyServers.silent(answers));
   }
 
   private static boolean holds(Address address, String id) {

@@ -1,16 +1,13 @@
 package berth.cli;
 
-import berth.client.ManyServers;
-import berth.client.ManyServers.Answer;
 import berth.client.RunClient;
-import berth.rpc.Address;
+import berth.client.RunSearch;
+import berth.client.RunSearch.Match;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.v1.ListRunsRequest;
 import berth.v1.Run;
 import berth.v1.Server;
 import berth.v1.ServerFilter;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Consumer;
 
@@ -20,11 +17,6 @@ import java.util.function.Consumer;
  * @param run as it was then
  */
 record FoundRun(RunClient client, Run run) implements AutoCloseable {
-  // More are too many to name anyway.
-  private static final int MOST_MATCHES = 20;
-
-  private record Match(Address server, Run run) {}
-
   /**
    * The run whose id is {@code text}, or the only one whose id begins with it.
    *
@@ -32,23 +24,15 @@ record FoundRun(RunClient client, Run run) implements AutoCloseable {
    *     have another
    */
   static FoundRun find(Servers servers, String text) {
-    if (servers.addresses().size() == 1) {
-      RunClient client = RunClient.of(servers.one());
-      try {
-        return new FoundRun(client, only(text, matches(text, servers.one(), client), ""));
-      } catch (BerthException e) {
-        client.close();
-        throw e;
-      }
+    List<Server> all = servers.list(ServerFilter.getDefaultInstance());
+    try {
+      Match match = RunSearch.find(all, text, ServerOption.TIMEOUT);
+      return new FoundRun(RunClient.of(match.server()), match.run());
+    } catch (BerthException e) {
+      throw e.reason() == Reason.NOT_FOUND
+          ? new BerthException(e.reason(), e.getMessage() + "; 'berth runs --all' lists them", e)
+          : e;
     }
-    List<Answer<List<Match>>> answers =
-        ManyServers.ask(whoMayHave(servers, text), address -> matches(text, address));
-    List<Match> matches = new ArrayList<>();
-    answers.forEach(answer -> answer.value().ifPresent(matches::addAll));
-    Run run = only(text, matches, Servers.silent(answers));
-    Address address =
-        matches.stream().filter(match -> match.run.equals(run)).findFirst().orElseThrow().server;
-    return new FoundRun(RunClient.of(address), run);
   }
 
   /**
@@ -80,61 +64,5 @@ record FoundRun(RunClient client, Run run) implements AutoCloseable {
   @Override
   public void close() {
     client.close();
-  }
-
-  // The registry knows the runs that have not ended, or most of them.
-  private static List<Server> whoMayHave(Servers servers, String text) {
-    List<Server> all = servers.list(ServerFilter.getDefaultInstance());
-    List<Server> known =
-        all.stream().filter(s -> s.getStatus().getRunIdsList().contains(text)).toList();
-    return known.isEmpty() ? all : known;
-  }
-
-  private static List<Match> matches(String text, Address address) {
-    try (RunClient client = RunClient.of(address)) {
-      return matches(text, address, client);
-    }
-  }
-
-  private static List<Match> matches(String text, Address address, RunClient client) {
-    if (text.isEmpty()) {
-      return List.of();
-    }
-    ListRunsRequest wanted =
-        ListRunsRequest.newBuilder().setIdPrefix(text).setPageSize(MOST_MATCHES).build();
-    return client.listRuns(wanted, ServerOption.TIMEOUT).getRunsList().stream()
-        .map(run -> new Match(address, run))
-        .toList();
-  }
-
-  private static Run only(String text, List<Match> matches, String silent) {
-    for (Match match : matches) {
-      if (match.run.getRunId().equals(text)) {
-        return match.run;
-      }
-    }
-    if (matches.size() == 1) {
-      if (!silent.isEmpty()) {
-        throw new BerthException(
-            Reason.UNAVAILABLE,
-            "'"
-                + text
-                + "' may begin the name of another run than "
-                + matches.get(0).run.getRunId()
-                + " too: say the whole name"
-                + silent);
-      }
-      return matches.get(0).run;
-    }
-    throw matches.isEmpty()
-        ? new BerthException(
-            Reason.NOT_FOUND,
-            "there is no run '" + text + "'; 'berth runs --all' lists them" + silent)
-        : new BerthException(
-            Reason.INVALID,
-            "'"
-                + text
-                + "' begins the names of several runs: "
-                + String.join(", ", matches.stream().map(m -> m.run.getRunId()).toList()));
   }
 }

@@ -1,6 +1,7 @@
 package berth.cli;
 
 import berth.cli.ServerFilterOptions.LabelOption;
+import berth.client.Download;
 import berth.client.FollowedRun;
 import berth.client.PlacedRun;
 import berth.client.Program;
@@ -69,6 +70,7 @@ import picocli.CommandLine.Spec;
     })
 final class RunCommand implements Callable<Integer> {
   static final int BROKEN_PIPE = 128 + 13;
+  static final String COMMAND_HINT = "; a command, rather than a script from here, goes after --";
 
   @Mixin private ServerOption server;
   @Mixin private LabelOption labels;
@@ -255,11 +257,14 @@ final class RunCommand implements Callable<Integer> {
   }
 
   Program program() {
-    return new Program(
-        words,
-        followDashes(spec, words),
-        bundle,
-        interpreter.map(Program::words).orElse(List.of()));
+    Program program =
+        new Program(
+            words,
+            followDashes(spec, words),
+            bundle,
+            interpreter.map(Program::words).orElse(List.of()));
+    program.check(COMMAND_HINT);
+    return program;
   }
 
   /** Whether the last words of a command line stand after {@code --}. */

@@ -14,7 +14,6 @@ import java.util.List;
 import java.util.Optional;
 import java.util.function.BiConsumer;
 import java.util.function.Function;
-import java.util.stream.Collectors;
 
 /** The servers that a command speaks to: given ones, or all that a registry knows. */
 final class Servers implements AutoCloseable {
@@ -114,14 +113,6 @@ final class Servers implements AutoCloseable {
     if (silent != null) {
       Terminal.note(why(silent));
     }
-  }
-
-  /** Who did not answer and why, in words that go on after a message; empty if all did. */
-  static String silent(List<? extends Answer<?>> answers) {
-    return answers.stream()
-        .filter(answer -> answer.failure().isPresent())
-        .map(answer -> "; no answer from " + why(answer))
-        .collect(Collectors.joining());
   }
 
   private static String why(Answer<?> silent) {

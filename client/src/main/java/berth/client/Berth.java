@@ -12,12 +12,18 @@ import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.AttachRunRequest;
+import berth.v1.DownloadFilesRequest;
+import berth.v1.Gpu;
 import berth.v1.Reservation;
 import berth.v1.RunAccepted;
 import berth.v1.Server;
 import berth.v1.ServerFilter;
 import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
@@ -28,10 +34,12 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
 import java.util.function.UnaryOperator;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * The servers of a group, and all that can be done with them: the front door of this library.
+ * The servers of a group, or one server, and all that can be done with them: the front door of this
+ * library.
  *
  * <pre>{@code
  * try (Berth berth = Berth.connect("registry1", "registry2:18811")) {
@@ -52,8 +60,11 @@ import java.util.stream.Stream;
  */
 public final class Berth implements AutoCloseable {
   private static final Duration SEARCH = Duration.ofSeconds(2);
+  private static final Duration SAMPLE = Duration.ofSeconds(2);
+  private static final Duration ANSWER = Duration.ofSeconds(10);
+  private static final long MOST_BYTES = 100L << 30;
 
-  private final RegistryClient registry;
+  private final ServerSource source;
   private final ExecutorService threads =
       Executors.newCachedThreadPool(
           task -> {
@@ -65,8 +76,8 @@ public final class Berth implements AutoCloseable {
   private final Map<Object, Runnable> open = new ConcurrentHashMap<>();
   private boolean closed;
 
-  private Berth(RegistryClient registry) {
-    this.registry = registry;
+  private Berth(ServerSource source) {
+    this.source = source;
   }
 
   /**
@@ -103,20 +114,224 @@ public final class Berth implements AutoCloseable {
     return connect(List.of(found.get(0).address()));
   }
 
-  /** Returns the servers that are there, by name. */
-  public List<GpuServer> servers() {
-    checkOpen();
-    return registry.servers();
+  /**
+   * Uses one server, without any registry. The connection is made with the first call. What needs a
+   * registry is refused with INVALID: clusters, and a choice of servers by label.
+   *
+   * @param server {@code HOST} or {@code HOST:PORT} of a {@code berthd}
+   * @throws BerthException INVALID if it is not written so
+   */
+  public static Berth connectTo(String server) {
+    return connectTo(Address.parse(server, GivenServer.PORT));
   }
 
-  /** Returns the GPUs of all servers, by the names of these and their own indices. */
+  /** The same with an address. */
+  public static Berth connectTo(Address server) {
+    return new Berth(new GivenServer(server));
+  }
+
+  /**
+   * Returns the servers that are there, by name.
+   *
+   * @throws BerthException UNAVAILABLE or TIMED_OUT if no registry answers, or not the one server
+   */
+  public List<GpuServer> servers() {
+    return known(ServerFilter.getDefaultInstance()).stream().map(GpuServer::of).toList();
+  }
+
+  /**
+   * Returns the GPUs of all servers, by the names of these and their own indices, with the newest
+   * sample of each server, which is asked for it. Of a server that does not answer within two
+   * seconds they have the state that the registry knows, and an unknown load.
+   *
+   * @throws BerthException as {@link #servers}
+   */
   public List<ServerGpu> gpus() {
-    return servers().stream().flatMap(server -> server.gpus().stream()).toList();
+    return ManyServers.ask(known(ServerFilter.getDefaultInstance()), Berth::samples).stream()
+        .flatMap(Berth::gpus)
+        .toList();
+  }
+
+  private static Map<String, Gpu> samples(Address server) {
+    try (GpuClient client = GpuClient.of(server)) {
+      return client.listGpus(SAMPLE).getReport().getGpusList().stream()
+          .collect(Collectors.toMap(Gpu::getUuid, gpu -> gpu, (one, other) -> one));
+    }
+  }
+
+  private static Stream<ServerGpu> gpus(ManyServers.Answer<Map<String, Gpu>> answer) {
+    Map<String, Gpu> samples = answer.value().orElse(Map.of());
+    return GpuServer.of(answer.server()).gpus().stream()
+        .map(gpu -> samples.containsKey(gpu.uuid()) ? gpu.now(samples.get(gpu.uuid())) : gpu);
+  }
+
+  private List<Server> known(ServerFilter filter) {
+    checkOpen();
+    return source.listServers(filter);
+  }
+
+  /** The server of this name. */
+  private Server server(String name) {
+    return known(ServerFilter.newBuilder().addNames(name).build()).stream()
+        .findFirst()
+        .orElseThrow(
+            () ->
+                new BerthException(
+                    Reason.NOT_FOUND,
+                    source.registry().isPresent()
+                        ? "no server " + name + " is registered at " + source
+                        : "the server at " + source + " is not " + name));
+  }
+
+  /**
+   * Returns the runs of all servers, also those that have ended, for as long as their servers keep
+   * them. A server that does not answer is no failure: the list says so.
+   *
+   * @throws BerthException as {@link #servers}
+   */
+  public RunList runs() {
+    return runs(known(ServerFilter.getDefaultInstance()));
+  }
+
+  /**
+   * Returns the runs of one server, oldest first.
+   *
+   * @throws BerthException NOT_FOUND if there is no such server, UNAVAILABLE or TIMED_OUT if it
+   *     does not answer
+   */
+  public List<RunInfo> runs(String server) {
+    return runs(ManyServers.address(server(server)));
+  }
+
+  private static RunList runs(List<Server> servers) {
+    List<RunInfo> runs = new ArrayList<>();
+    Map<String, String> silent = new LinkedHashMap<>();
+    for (ManyServers.Answer<List<RunInfo>> answer : ManyServers.ask(servers, Berth::runs)) {
+      answer.value().ifPresent(runs::addAll);
+      answer
+          .failure()
+          .ifPresent(why -> silent.put(answer.server().getInfo().getName(), why.getMessage()));
+    }
+    return new RunList(runs, silent);
+  }
+
+  private static List<RunInfo> runs(Address server) {
+    try (RunClient client = RunClient.of(server)) {
+      return client.listRuns(ANSWER).getRunsList().stream().map(RunInfo::of).toList();
+    }
+  }
+
+  /**
+   * Finds a run on any server, also one that has ended.
+   *
+   * @param id its id, or a beginning of it that no other run has
+   * @throws BerthException NOT_FOUND if there is none, INVALID if several begin so, UNAVAILABLE if
+   *     only a server that does not answer could tell, and as {@link #servers}
+   */
+  public RunInfo findRun(String id) {
+    return RunInfo.of(search(id).run());
+  }
+
+  private RunSearch.Match search(String id) {
+    return RunSearch.find(known(ServerFilter.getDefaultInstance()), id, ANSWER);
+  }
+
+  /** Only by its whole id: a beginning may be that of another run tomorrow. */
+  private RunSearch.Match exactly(String id) {
+    RunSearch.Match match = search(id);
+    if (!match.run().getRunId().equals(id)) {
+      throw new BerthException(
+          Reason.NOT_FOUND,
+          "there is no run '" + id + "'; the one that begins so is " + match.run().getRunId());
+    }
+    return match;
+  }
+
+  /**
+   * Ends a run, whoever started it: takes it out of the queue, or ends its program with SIGTERM and
+   * later SIGKILL. Returns as soon as its server has taken note.
+   *
+   * @param id its whole id
+   * @throws BerthException NOT_FOUND if there is none, CONFLICT if it has ended, and as {@link
+   *     #findRun}
+   */
+  public void cancelRun(String id) {
+    RunSearch.Match match = exactly(id);
+    try (RunClient client = RunClient.of(match.server())) {
+      RunHandle.cancel(client, id);
+    }
+  }
+
+  /**
+   * Makes the server of a run that has ended forget it: its output and files are deleted when this
+   * returns.
+   *
+   * @param id its whole id
+   * @throws BerthException NOT_FOUND if there is none, CONFLICT if it has not ended, and as {@link
+   *     #findRun}
+   */
+  public void removeRun(String id) {
+    RunSearch.Match match = exactly(id);
+    try (RunClient client = RunClient.of(match.server())) {
+      client.removeRun(id, ANSWER);
+    }
+  }
+
+  /**
+   * Copies files of a run that has ended into a local folder, at most 100 GiB: see {@link
+   * #fetchFiles(String, Path, long, List)}.
+   *
+   * @param patterns such as {@code model/*.h5}, relative to the folder in which the program
+   *     started; none: all files
+   */
+  public FetchedFiles fetchFiles(String id, Path folder, String... patterns) throws IOException {
+    return fetchFiles(id, folder, MOST_BYTES, List.of(patterns));
+  }
+
+  /**
+   * Copies files of a run that has ended into a local folder, under the paths that they had below
+   * the run's. What the server sends cannot get out of the folder: absolute names, {@code ..} and
+   * ways through links are refused, links that lead out and devices are left out. Files that exist
+   * are replaced once the new one is complete.
+   *
+   * @param id the run's whole id
+   * @param folder is made if it is not there
+   * @param maxBytes what the server may write here at most
+   * @param patterns as {@code model/*.h5}; empty: all files
+   * @return how many files came, and what was left out
+   * @throws BerthException NOT_FOUND if there is no such run or file, CONFLICT if the run has not
+   *     ended, EXHAUSTED if there is more than {@code maxBytes}, INVALID if a name leads out of the
+   *     folder, CANCELLED if this thread is interrupted; what came before is there then
+   * @throws IOException if the folder cannot be written
+   */
+  public FetchedFiles fetchFiles(String id, Path folder, long maxBytes, List<String> patterns)
+      throws IOException {
+    RunSearch.Match match = exactly(id);
+    DownloadFilesRequest request =
+        DownloadFilesRequest.newBuilder()
+            .setRunId(id)
+            .addAllPaths(patterns.isEmpty() ? List.of(".") : patterns)
+            .build();
+    List<String> leftOut = new ArrayList<>();
+    try (RunClient client = RunClient.of(match.server())) {
+      int files =
+          Download.into(
+              folder,
+              client,
+              request,
+              UnaryOperator.identity(),
+              TarUnpacker.Limits.bytes(maxBytes),
+              leftOut::add);
+      return new FetchedFiles(files, leftOut);
+    } catch (InterruptedIOException e) {
+      Thread.currentThread().interrupt();
+      throw new BerthException(Reason.CANCELLED, "interrupted while fetching files", e);
+    }
   }
 
   /**
    * Runs code on a server that has what it needs, and returns when it has ended. If no server has
-   * that now, the run waits at one of them, as long as {@link RunSpec#waitAtMost} says.
+   * that now, the run waits at one of them, as long as {@link Resources#waitAtMost} says.
    *
    * @param lines gets what the program prints, both streams, line by line, from another thread; all
    *     of it before this returns
@@ -152,7 +367,7 @@ public final class Berth implements AutoCloseable {
   private void follow(RunSpec spec, RunHandle run) throws IOException {
     PlacementListener listener = new Placing(server -> {}, run::forget);
     try (RunRequests requests = new RunRequests(spec);
-        PlacedRun placed = new PlacedRun(registry, run.events(), listener)) {
+        PlacedRun placed = new PlacedRun(source, run.events(), listener)) {
       run.attend(placed::client, placed::runId, () -> place(placed, requests, spec, false));
     }
   }
@@ -161,7 +376,7 @@ public final class Berth implements AutoCloseable {
       throws IOException {
     placed.run(
         requests.request().setDetached(detached).build(),
-        ServerChoice.of(registry, spec),
+        ServerChoice.of(source, spec),
         (request, client, services) ->
             requests.complete(request, client, services, UnaryOperator.identity()));
   }
@@ -179,7 +394,7 @@ public final class Berth implements AutoCloseable {
     PlacementListener listener = new Placing(server -> {}, () -> {});
     try (RunRequests requests = new RunRequests(spec);
         PlacedRun placed =
-            new PlacedRun(registry, event -> accepted.set(event.getAccepted()), listener)) {
+            new PlacedRun(source, event -> accepted.set(event.getAccepted()), listener)) {
       place(placed, requests, spec, true);
     } catch (IOException e) {
       throw RunHandle.unsent(e);
@@ -201,13 +416,7 @@ public final class Berth implements AutoCloseable {
   }
 
   private void listen(DetachedRun run, RunHandle handle) throws IOException {
-    ServerFilter named = ServerFilter.newBuilder().addNames(run.server()).build();
-    List<Server> servers = registry.listServers(named);
-    if (servers.isEmpty()) {
-      throw new BerthException(
-          Reason.NOT_FOUND, "no server " + run.server() + " is registered at " + registry);
-    }
-    try (RunClient client = RunClient.of(ManyServers.address(servers.get(0)))) {
+    try (RunClient client = RunClient.of(ManyServers.address(server(run.server())))) {
       FollowedRun followed = new FollowedRun(client, handle.events());
       handle.attend(
           () -> client,
@@ -269,14 +478,14 @@ public final class Berth implements AutoCloseable {
     AtomicReference<Server> server = new AtomicReference<>();
     AtomicReference<Reservation> reservation = new AtomicReference<>();
     new PlacedReservation(
-            registry,
+            source,
             response -> {
               if (response.hasGranted()) {
                 reservation.set(response.getGranted());
               }
             },
             new Placing(server::set, () -> {}))
-        .reserve(spec.request(), ServerChoice.of(registry, spec));
+        .reserve(spec.request(), ServerChoice.of(source, spec));
     GpuReservation held =
         new GpuReservation(
             this,
@@ -298,23 +507,24 @@ public final class Berth implements AutoCloseable {
    * Hands a cluster over to one of the servers, which supervises it: it goes on without this
    * process. {@code berth clusters} and {@code berth cluster status} show it.
    *
-   * @throws BerthException INVALID if it can never be formed with the servers there are,
-   *     ALREADY_EXISTS if one of its name has not ended, UNAVAILABLE if no server takes it
+   * @throws BerthException INVALID without a registry, or if it can never be formed with the
+   *     servers there are, ALREADY_EXISTS if one of its name has not ended, UNAVAILABLE if no
+   *     server takes it
    * @throws IOException if a file of a task cannot be read
    */
   public DetachedCluster clusterDetached(ClusterRequest request) throws IOException {
-    return new HandOver(registry).submit(request);
+    return new HandOver(registryForClusters()).submit(request);
   }
 
   /**
    * Starts a cluster, see {@link Cluster}. It ends with this, if it has not been closed before.
    *
    * @param listener is told what happens to it
-   * @throws BerthException as {@link Cluster#start}
+   * @throws BerthException as {@link Cluster#start}; INVALID without a registry
    */
   public Cluster cluster(ClusterRequest request, Consumer<ClusterEvent> listener) {
     checkOpen();
-    Cluster cluster = Cluster.start(registry, request, listener);
+    Cluster cluster = Cluster.start(registryForClusters(), request, listener);
     try {
       track(cluster, cluster::close);
     } catch (BerthException e) {
@@ -323,6 +533,16 @@ public final class Berth implements AutoCloseable {
     }
     cluster.ended().whenComplete((result, why) -> forget(cluster));
     return cluster;
+  }
+
+  private RegistryClient registryForClusters() {
+    return source
+        .registry()
+        .orElseThrow(
+            () ->
+                new BerthException(
+                    Reason.INVALID,
+                    "a cluster needs a registry; this is one server, at " + source));
   }
 
   /**
@@ -343,7 +563,7 @@ public final class Berth implements AutoCloseable {
     try {
       endings.forEach(CompletableFuture::join);
     } finally {
-      registry.close();
+      source.close();
       threads.shutdown();
     }
   }

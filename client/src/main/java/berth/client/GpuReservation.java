@@ -102,7 +102,7 @@ public final class GpuReservation implements AutoCloseable {
 
   /** The same with a consumer for each stream. */
   public RunHandle runAsync(RunSpec spec, Consumer<String> out, Consumer<String> err) {
-    if (spec.gpus() != 0 || spec.ports() > 0) {
+    if (!spec.resources().isNone()) {
       throw new BerthException(
           Reason.INVALID, "what runs on a reservation has its GPUs and ports: ask for no others");
     }

@@ -15,13 +15,13 @@ import java.util.Set;
 import java.util.TreeSet;
 
 /**
- * A server, as the registry knows it: what it said of itself last, a heartbeat ago at most.
+ * A server: what it said of itself last, to the registry a heartbeat ago at most.
  *
  * @param address where to call it
  * @param gpus by ascending index
- * @param memoryBytes memory of the machine
+ * @param memoryBytes memory of the machine; 0 if nobody knows
  * @param freeMemoryBytes about how much of that programs could get; 0 if nobody knows
- * @param cpus processors of the machine
+ * @param cpus processors of the machine; 0 if nobody knows
  * @param labels what its administrator says of it
  * @param services the names of its services, with their aliases, in lower case
  * @param runtime how it runs code: {@code docker} or {@code process}
@@ -127,7 +127,8 @@ public record GpuServer(
         info.getMemoryBytes(),
         now.getFreeMemoryBytes(),
         state(now.getState()),
-        now.getReason());
+        now.getReason(),
+        GpuLoad.UNKNOWN);
   }
 
   private static ServerGpu.State state(GpuState state) {

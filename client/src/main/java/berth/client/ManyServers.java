@@ -2,6 +2,7 @@ package berth.client;
 
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.PlainText;
 import berth.rpc.Reason;
 import berth.v1.Server;
 import java.util.ArrayList;
@@ -12,6 +13,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.function.Function;
+import java.util.stream.Collectors;
 
 /** Asks many servers the same question. */
 public final class ManyServers {
@@ -72,5 +74,19 @@ public final class ManyServers {
     } catch (BerthException e) {
       return new Answer<>(server, Optional.empty(), Optional.of(e));
     }
+  }
+
+  /** Who did not answer and why, in words that go on after a message; empty if all did. */
+  public static String silent(List<? extends Answer<?>> answers) {
+    return answers.stream()
+        .filter(answer -> answer.failure().isPresent())
+        .map(answer -> "; no answer from " + why(answer))
+        .collect(Collectors.joining());
+  }
+
+  private static String why(Answer<?> silent) {
+    String message = PlainText.clean(silent.failure().get().getMessage());
+    String name = silent.server().getInfo().getName();
+    return name.isEmpty() ? message : PlainText.clean(name) + ": " + message;
   }
 }

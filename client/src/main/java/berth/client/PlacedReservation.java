@@ -20,13 +20,13 @@ import java.util.function.Consumer;
 public final class PlacedReservation {
   private static final Duration REACH = Duration.ofSeconds(2);
 
-  private final RegistryClient registry;
+  private final ServerSource servers;
   private final Consumer<ReserveResponse> consumer;
   private final PlacementListener listener;
 
   public PlacedReservation(
-      RegistryClient registry, Consumer<ReserveResponse> consumer, PlacementListener listener) {
-    this.registry = registry;
+      ServerSource servers, Consumer<ReserveResponse> consumer, PlacementListener listener) {
+    this.servers = servers;
     this.consumer = consumer;
     this.listener = listener;
   }
@@ -51,7 +51,7 @@ public final class PlacedReservation {
       wanted.setGpus(request.getGpus());
     }
     try {
-      new Placement(registry, listener)
+      new Placement(servers, listener)
           .place(wanted.build(), request.getWait(), (server, wait) -> ask(server, wait, asked));
     } catch (IOException e) {
       throw new IllegalStateException("nothing is read here", e);

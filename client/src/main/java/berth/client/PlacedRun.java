@@ -53,15 +53,14 @@ public final class PlacedRun implements AutoCloseable {
     }
   }
 
-  private final RegistryClient registry;
+  private final ServerSource servers;
   private final Consumer<RunEvent> consumer;
   private final PlacementListener listener;
   private volatile RunClient client;
   private volatile FollowedRun followed;
 
-  public PlacedRun(
-      RegistryClient registry, Consumer<RunEvent> consumer, PlacementListener listener) {
-    this.registry = registry;
+  public PlacedRun(ServerSource servers, Consumer<RunEvent> consumer, PlacementListener listener) {
+    this.servers = servers;
     this.consumer = consumer;
     this.listener = listener;
   }
@@ -97,7 +96,7 @@ public final class PlacedRun implements AutoCloseable {
     if (request.hasGpus()) {
       wanted.setGpus(request.getGpus());
     }
-    new Placement(registry, listener)
+    new Placement(servers, listener)
         .place(
             wanted.build(),
             request.getWait(),

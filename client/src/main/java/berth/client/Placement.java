@@ -47,12 +47,12 @@ final class Placement {
 
   private record Refusal(Server server, BerthException why) {}
 
-  private final RegistryClient registry;
+  private final ServerSource servers;
   private final PlacementListener listener;
   private final List<Refusal> refusals = new ArrayList<>();
 
-  Placement(RegistryClient registry, PlacementListener listener) {
-    this.registry = registry;
+  Placement(ServerSource servers, PlacementListener listener) {
+    this.servers = servers;
     this.listener = listener;
   }
 
@@ -73,7 +73,7 @@ final class Placement {
    */
   void place(FindGpusRequest wanted, WaitTime wait, Attempt attempt) throws IOException {
     long start = System.nanoTime();
-    FindGpusResponse found = registry.findGpus(wanted);
+    FindGpusResponse found = servers.findGpus(wanted);
     if (found.getCandidatesCount() == 0) {
       throw new BerthException(Reason.EXHAUSTED, found.getProblem());
     }

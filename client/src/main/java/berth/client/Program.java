@@ -50,11 +50,13 @@ public record Program(
   /**
    * Looks whether the script is there.
    *
-   * @throws BerthException if there is none that can be read
+   * @param hint what else the caller could have meant, in words that go on after the message; empty
+   *     if there is nothing to say
+   * @throws BerthException INVALID if there is none that can be read
    */
-  public void check() {
+  public void check(String hint) {
     if (!words.isEmpty() && !isCommand) {
-      script();
+      script(hint);
     }
   }
 
@@ -79,11 +81,11 @@ public record Program(
   }
 
   /** The file of the script, which is there. */
-  private Path script() {
+  private Path script(String hint) {
     String name = words.get(0);
     if (bundle.isEmpty()) {
       Path script = Path.of(name);
-      checkScript(script, "there is no file " + script);
+      checkScript(script, "there is no file " + script, hint);
       return script;
     }
     Path folder = bundle.get();
@@ -92,7 +94,7 @@ public record Program(
           Reason.INVALID, "the script " + name + " must be named by its path below " + folder);
     }
     Path script = folder.resolve(name);
-    checkScript(script, "there is no file " + name + " in the bundle " + folder);
+    checkScript(script, "there is no file " + name + " in the bundle " + folder, hint);
     return script;
   }
 
@@ -101,7 +103,7 @@ public record Program(
       List<String> before,
       Function<String, List<String>> interpreterOf)
       throws IOException {
-    Path script = script();
+    Path script = script("");
     long size = Files.size(script);
     if (size > MAX_SOURCE_BYTES) {
       throw new BerthException(
@@ -109,7 +111,7 @@ public record Program(
           script
               + " has "
               + size
-              + " bytes, at most 8 MiB can be sent alone: send its folder ('--bundle' or 'files')");
+              + " bytes, at most 8 MiB can be sent alone: send the folder that it is in along");
     }
     Source.Builder source =
         Source.newBuilder()
@@ -133,7 +135,7 @@ public record Program(
       throws IOException {
     request
         .addAllCommand(before)
-        .addAllCommand(runner(request, script(), interpreterOf))
+        .addAllCommand(runner(request, script(""), interpreterOf))
         .addCommand(words.get(0))
         .addAllCommand(arguments());
   }
@@ -151,13 +153,10 @@ public record Program(
     return runner.isEmpty() ? byName(script) : runner;
   }
 
-  private void checkScript(Path script, String otherwise) {
+  private static void checkScript(Path script, String otherwise, String hint) {
     if (!Files.isRegularFile(script)) {
       throw new BerthException(
-          Reason.INVALID,
-          (Files.isDirectory(script) ? script + " is a folder" : otherwise)
-              + "; a command, rather than a script from here, goes after -- (in a file:"
-              + " 'command')");
+          Reason.INVALID, (Files.isDirectory(script) ? script + " is a folder" : otherwise) + hint);
     }
     if (!Files.isReadable(script)) {
       throw new BerthException(Reason.INVALID, "the file " + script + " cannot be read");
@@ -194,7 +193,7 @@ public record Program(
         Reason.INVALID,
         "no interpreter for "
             + script
-            + ": use --interpreter, a service that has one, a #! line, or the extension .py or"
+            + ": name one, or use a service that has one, a #! line, or the extension .py or"
             + " .sh");
   }
 }

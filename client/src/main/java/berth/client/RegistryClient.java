@@ -25,6 +25,7 @@ import io.grpc.StatusRuntimeException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.function.Function;
@@ -35,7 +36,7 @@ import java.util.stream.Collectors;
  * next. Any thread may call; every failure is a {@link BerthException}. A thread that is
  * interrupted ends its call, and closing this ends all that still run.
  */
-public final class RegistryClient implements AutoCloseable {
+public final class RegistryClient implements ServerSource {
   /** Where registries listen unless they are told otherwise. */
   public static final int PORT = 18811;
 
@@ -74,7 +75,7 @@ public final class RegistryClient implements AutoCloseable {
     return new RegistryClient(registries);
   }
 
-  /** Returns the servers that pass a filter, by name. */
+  @Override
   public List<Server> listServers(ServerFilter filter) {
     List<Server> servers = new ArrayList<>();
     ListServersRequest.Builder request = ListServersRequest.newBuilder().setFilter(filter);
@@ -91,7 +92,7 @@ public final class RegistryClient implements AutoCloseable {
     return listServers(ServerFilter.getDefaultInstance()).stream().map(GpuServer::of).toList();
   }
 
-  /** Returns who could take a request; that nobody can is no failure. */
+  @Override
   public FindGpusResponse findGpus(FindGpusRequest request) {
     return calling(stub -> stub.findGpus(request));
   }
@@ -253,6 +254,11 @@ public final class RegistryClient implements AutoCloseable {
       case UNAVAILABLE, TIMED_OUT, EXHAUSTED -> true;
       default -> false;
     };
+  }
+
+  @Override
+  public Optional<RegistryClient> registry() {
+    return Optional.of(this);
   }
 
   @Override

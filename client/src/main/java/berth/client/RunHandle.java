@@ -143,7 +143,7 @@ public final class RunHandle implements AutoCloseable {
       failure = RunResult.neverRan(lines.exited());
     }
     if (failure == null) {
-      result.complete(RunResult.of(accepted, lines));
+      result.complete(RunResult.of(accepted, lines.exited(), lines.reserved()));
     } else {
       result.completeExceptionally(failure);
     }
@@ -190,7 +190,8 @@ public final class RunHandle implements AutoCloseable {
     }
   }
 
-  private static void cancel(RunClient client, String id) {
+  /** Cancels a run in the name of this user. */
+  static void cancel(RunClient client, String id) {
     client.cancelRun(
         CancelRunRequest.newBuilder().setRunId(id).setBy(ThisUser.owner()).build(), ANSWER);
   }

@@ -4,12 +4,16 @@ import berth.rpc.BerthException;
 import berth.rpc.Messages;
 import berth.v1.Entrypoint;
 import berth.v1.GpuRequest;
+import berth.v1.GpuSet;
 import berth.v1.Limits;
 import berth.v1.ListServicesResponse;
 import berth.v1.Mount;
 import berth.v1.Network;
 import berth.v1.RunCodeRequest;
+import berth.v1.UserId;
+import berth.v1.WarningSignal;
 import java.io.IOException;
+import java.util.Optional;
 import java.util.function.UnaryOperator;
 
 /**
@@ -30,8 +34,8 @@ public final class RunRequests implements AutoCloseable {
     RunCodeRequest.Builder request =
         RunCodeRequest.newBuilder()
             .putAllEnv(spec.env())
-            .setPortCount(spec.ports())
-            .setLimits(limits())
+            .setPortCount(spec.resources().ports())
+            .setLimits(limits(spec.limits()))
             .setOwner(ThisUser.owner())
             .setName(spec.name());
     if (!spec.service().isEmpty()) {
@@ -41,16 +45,13 @@ public final class RunRequests implements AutoCloseable {
     }
     spec.entrypoint()
         .ifPresent(words -> request.setEntrypoint(Entrypoint.newBuilder().addAllWords(words)));
-    if (spec.gpus() != 0) {
-      request.setGpus(
-          GpuRequest.newBuilder()
-              .setCount(spec.gpus())
-              .setMinFreeMemoryBytes(spec.minGpuMemoryBytes())
-              .setModel(spec.gpuModel()));
+    gpus(spec.resources().gpus()).ifPresent(request::setGpus);
+    if (!spec.resources().isNone()) {
+      request.setWait(Messages.waitTime(spec.resources().waitAtMost()));
     }
-    if (spec.gpus() != 0 || spec.ports() > 0) {
-      request.setWait(Messages.waitTime(spec.waitAtMost()));
-    }
+    spec.user()
+        .ifPresent(
+            user -> request.setUser(UserId.newBuilder().setUid(user.uid()).setGid(user.gid())));
     if (spec.hostNetwork()) {
       request.setNetwork(Network.NETWORK_HOST);
     }
@@ -64,14 +65,42 @@ public final class RunRequests implements AutoCloseable {
     return request;
   }
 
-  private Limits limits() {
+  /** The GPUs as servers and registries are asked for them; empty if none are. */
+  public static Optional<GpuRequest> gpus(GpuChoice wanted) {
+    if (wanted.isNone()) {
+      return Optional.empty();
+    }
+    GpuRequest.Builder request =
+        GpuRequest.newBuilder()
+            .setMinFreeMemoryBytes(wanted.minFreeMemoryBytes())
+            .setModel(wanted.model());
+    if (wanted.exactly().isEmpty()) {
+      request.setCount(wanted.count());
+    } else {
+      request.setExactly(GpuSet.newBuilder().addAllIds(wanted.exactly()));
+    }
+    return Optional.of(request.build());
+  }
+
+  private static Limits limits(RunLimits allowed) {
     Limits.Builder limits =
         Limits.newBuilder()
-            .setMemoryBytes(spec.memoryBytes())
-            .setCpus(spec.cpus())
-            .setSharedMemoryBytes(spec.sharedMemoryBytes());
-    spec.timeLimit().ifPresent(time -> limits.setTime(Messages.duration(time)));
-    spec.idle()
+            .setMemoryBytes(allowed.memoryBytes())
+            .setCpus(allowed.cpus())
+            .setProcesses(allowed.processes())
+            .setSharedMemoryBytes(allowed.sharedMemoryBytes());
+    allowed.time().ifPresent(time -> limits.setTime(Messages.duration(time)));
+    allowed
+        .warning()
+        .ifPresent(
+            warning ->
+                limits.setWarning(
+                    WarningSignal.newBuilder()
+                        .setSignal(warning.signal())
+                        .setBefore(Messages.duration(warning.before()))));
+    allowed.stopGrace().ifPresent(grace -> limits.setStopGrace(Messages.duration(grace)));
+    allowed
+        .idle()
         .ifPresent(
             idle ->
                 limits.setIdle(

@@ -5,6 +5,7 @@ import berth.rpc.BerthException;
 import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.v1.ExitReason;
+import berth.v1.Reservation;
 import berth.v1.RunAccepted;
 import berth.v1.RunExited;
 import java.time.Duration;
@@ -61,8 +62,7 @@ public record RunResult(
     return end == End.FINISHED && exitCode == 0;
   }
 
-  static RunResult of(RunAccepted accepted, RunLines lines) {
-    RunExited exited = lines.exited();
+  static RunResult of(RunAccepted accepted, RunExited exited, Reservation reserved) {
     return new RunResult(
         accepted.getRunId(),
         accepted.getServer(),
@@ -70,7 +70,7 @@ public record RunResult(
         end(exited.getReason()) == End.SERVER_LOST ? ExitCode.BERTH_FAILED : exited.getExitCode(),
         exited.getMessage(),
         Messages.duration(exited.getWallTime()),
-        HeldGpu.of(lines.reserved()),
+        HeldGpu.of(reserved),
         exited.hasPeakMemoryBytes()
             ? OptionalLong.of(exited.getPeakMemoryBytes())
             : OptionalLong.empty());

@@ -8,11 +8,9 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.Set;
 import picocli.CommandLine.TypeConversionException;
 
 /**
@@ -30,21 +28,11 @@ import picocli.CommandLine.TypeConversionException;
  * @param pip packages of Python that are installed before it starts, as {@code pip install} takes
  *     them; paths are below the files that are sent along
  * @param env variables
- * @param gpus how many GPUs; -1: all of one server
- * @param gpuModel part of the name that each must have; empty: any
- * @param minGpuMemoryBytes free memory that each must have
- * @param memoryBytes the most memory that it may use, and the least that must be free; 0: any
- * @param cpus the most processors that it may use; 0: any
- * @param sharedMemoryBytes size of /dev/shm; 0: the service's or the engine's
- * @param timeLimit how long it may run
- * @param idle how long it may leave its GPUs unused
- * @param ports TCP ports to reserve, told in BERTH_PORTS
+ * @param resources the GPUs and ports that it needs, and where it may get them
+ * @param limits what it may use
  * @param hostNetwork whether it sees the server's network, as those need who serve others
  * @param mounts folders of the server that it sees
- * @param waitAtMost how long to wait for what is not free; empty: for ever
- * @param labels what a server must have
- * @param servers names of those servers that may be considered; empty: all
- * @param exclude names of servers that may not
+ * @param user as whom it runs; empty: as the image says, or the server's own user
  */
 public record RunSpec(
     String name,
@@ -54,21 +42,11 @@ public record RunSpec(
     Program program,
     List<String> pip,
     Map<String, String> env,
-    int gpus,
-    String gpuModel,
-    long minGpuMemoryBytes,
-    long memoryBytes,
-    double cpus,
-    long sharedMemoryBytes,
-    Optional<Duration> timeLimit,
-    Optional<IdleLimit> idle,
-    int ports,
+    Resources resources,
+    RunLimits limits,
     boolean hostNetwork,
     List<Mount> mounts,
-    Optional<Duration> waitAtMost,
-    Map<String, String> labels,
-    Set<String> servers,
-    Set<String> exclude) {
+    Optional<RunUser> user) {
 
   /**
    * A folder of the server that the program sees.
@@ -101,24 +79,15 @@ public record RunSpec(
     }
   }
 
+  /**
+   * @throws BerthException INVALID if something contradicts itself
+   */
   public RunSpec {
     pip = List.copyOf(pip);
     env = Map.copyOf(env);
     mounts = List.copyOf(mounts);
-    labels = Map.copyOf(labels);
-    servers = Set.copyOf(servers);
-    exclude = Set.copyOf(exclude);
     entrypoint = entrypoint.map(List::copyOf);
     check(service.isEmpty() || image.isEmpty(), "both a service and an image are named: which?");
-    check(gpus >= -1, gpus + " GPUs asked; ask for 0 or more, or -1 for all of one server");
-    check(
-        gpus != 0 || gpuModel.isEmpty() && minGpuMemoryBytes == 0,
-        "a model and a memory of GPUs choose among GPUs, and none are asked for");
-    check(memoryBytes >= 0, "memory must not be negative: " + memoryBytes);
-    check(minGpuMemoryBytes >= 0, "GPU memory must not be negative: " + minGpuMemoryBytes);
-    check(sharedMemoryBytes >= 0, "shared memory must not be negative: " + sharedMemoryBytes);
-    check(cpus >= 0 && Double.isFinite(cpus), cpus + " CPUs asked");
-    check(ports >= 0, ports + " ports asked; ask for 0 or more");
     check(
         !program.words().isEmpty() || !service.isEmpty() || !image.isEmpty(),
         "nothing to run: set a script, a command, a service or an image");
@@ -137,23 +106,14 @@ public record RunSpec(
         other,
         pip,
         env,
-        gpus,
-        gpuModel,
-        minGpuMemoryBytes,
-        memoryBytes,
-        cpus,
-        sharedMemoryBytes,
-        timeLimit,
-        idle,
-        ports,
+        resources,
+        limits,
         hostNetwork,
         mounts,
-        waitAtMost,
-        labels,
-        servers,
-        exclude);
+        user);
   }
 
+  /** Begins a run of which nothing is said. */
   public static Builder builder() {
     return new Builder();
   }
@@ -168,7 +128,7 @@ public record RunSpec(
    * Gathers what a run is made of. What is never said has the default that the record names. For
    * one thread.
    */
-  public static final class Builder {
+  public static final class Builder extends ResourcesBuilder<Builder> {
     private String name = "";
     private String service = "";
     private String image = "";
@@ -179,23 +139,24 @@ public record RunSpec(
     private List<String> interpreter = List.of();
     private List<String> pip = List.of();
     private final Map<String, String> env = new LinkedHashMap<>();
-    private int gpus;
-    private String gpuModel = "";
-    private long minGpuMemoryBytes;
+    private Optional<Duration> timeLimit = Optional.empty();
+    private Optional<Warning> warning = Optional.empty();
+    private Optional<IdleLimit> idle = Optional.empty();
+    private Optional<Duration> stopGrace = Optional.empty();
     private long memoryBytes;
     private double cpus;
+    private long processes;
     private long sharedMemoryBytes;
-    private Optional<Duration> timeLimit = Optional.empty();
-    private Optional<IdleLimit> idle = Optional.empty();
-    private int ports;
     private boolean hostNetwork;
     private final List<Mount> mounts = new ArrayList<>();
-    private Optional<Duration> waitAtMost = Optional.empty();
-    private final Map<String, String> labels = new LinkedHashMap<>();
-    private final Set<String> servers = new LinkedHashSet<>();
-    private final Set<String> exclude = new LinkedHashSet<>();
+    private Optional<RunUser> user = Optional.empty();
 
     private Builder() {}
+
+    @Override
+    Builder self() {
+      return this;
+    }
 
     /** What it is, in a few words that others see. */
     public Builder name(String name) {
@@ -266,24 +227,6 @@ public record RunSpec(
       return this;
     }
 
-    /** So many GPUs of one server; -1: all that are healthy. */
-    public Builder gpus(int count) {
-      this.gpus = count;
-      return this;
-    }
-
-    /** Only GPUs with this in their name, such as {@code A100}. */
-    public Builder gpuModel(String part) {
-      this.gpuModel = part;
-      return this;
-    }
-
-    /** Only GPUs with so much free memory, such as {@code 40g}. */
-    public Builder minGpuMemory(String size) {
-      this.minGpuMemoryBytes = bytes(size);
-      return this;
-    }
-
     /** The most memory that it may use, which must be free in the beginning, such as {@code 8g}. */
     public Builder memory(String size) {
       this.memoryBytes = bytes(size);
@@ -319,9 +262,32 @@ public record RunSpec(
       return this;
     }
 
-    /** So many TCP ports of the server, told to the program in BERTH_PORTS. */
-    public Builder ports(int count) {
-      this.ports = count;
+    /**
+     * Sends the program a signal, such as {@code USR1}, so long before its time limit ends, so that
+     * it can save what it has. Needs {@link #timeLimit}.
+     *
+     * @throws BerthException INVALID if there can be no such signal or time
+     */
+    public Builder signalBeforeTimeLimit(String signal, Duration before) {
+      this.warning = Optional.of(new Warning(signal, before));
+      return this;
+    }
+
+    /** Time between SIGTERM and SIGKILL, when the run is ended. */
+    public Builder stopGrace(Duration duration) {
+      this.stopGrace = Optional.of(duration);
+      return this;
+    }
+
+    /** The most processes and threads. */
+    public Builder processes(long count) {
+      this.processes = count;
+      return this;
+    }
+
+    /** Runs as this user; {@link RunUser#current} is the one of this process. */
+    public Builder user(RunUser user) {
+      this.user = Optional.of(user);
       return this;
     }
 
@@ -337,37 +303,8 @@ public record RunSpec(
       return this;
     }
 
-    /** How long to wait for what is not free, such as {@code 10m}; {@code 0s}: not at all. */
-    public Builder waitAtMost(String duration) {
-      return waitAtMost(duration(duration));
-    }
-
-    /** How long to wait for what is not free. */
-    public Builder waitAtMost(Duration duration) {
-      this.waitAtMost = Optional.of(duration);
-      return this;
-    }
-
-    /** Only servers that have this label. */
-    public Builder label(String key, String value) {
-      labels.put(key, value);
-      return this;
-    }
-
-    /** Only these servers, and those that earlier calls named. */
-    public Builder servers(String... names) {
-      servers.addAll(List.of(names));
-      return this;
-    }
-
-    /** Not these servers, nor those that earlier calls named. */
-    public Builder exclude(String... names) {
-      exclude.addAll(List.of(names));
-      return this;
-    }
-
     /**
-     * @throws BerthException if something contradicts itself
+     * @throws BerthException INVALID if something contradicts itself, or there is nothing to run
      */
     public RunSpec build() {
       return new RunSpec(
@@ -378,21 +315,12 @@ public record RunSpec(
           new Program(words, isCommand, files, interpreter),
           pip,
           env,
-          gpus,
-          gpuModel,
-          minGpuMemoryBytes,
-          memoryBytes,
-          cpus,
-          sharedMemoryBytes,
-          timeLimit,
-          idle,
-          ports,
+          resources(),
+          new RunLimits(
+              timeLimit, warning, idle, stopGrace, memoryBytes, cpus, processes, sharedMemoryBytes),
           hostNetwork,
           mounts,
-          waitAtMost,
-          labels,
-          servers,
-          exclude);
+          user);
     }
 
     static long bytes(String size) {

@@ -1,7 +1,10 @@
 package berth.client;
 
+import berth.v1.Gpu;
+import berth.v1.GpuHealthState;
+
 /**
- * A GPU of a server, as the registry knows it.
+ * A GPU of a server.
  *
  * @param server the name of its server
  * @param index the driver's index, which may change when that machine restarts
@@ -10,6 +13,7 @@ package berth.client;
  * @param memoryBytes all of its memory; 0 if the driver does not tell
  * @param freeMemoryBytes about how much of that is free; 0 if the driver does not tell
  * @param reason why it is not healthy; empty otherwise
+ * @param load how busy it is; {@link GpuLoad#UNKNOWN} unless {@link Berth#gpus} asked its server
  */
 public record ServerGpu(
     String server,
@@ -19,7 +23,8 @@ public record ServerGpu(
     long memoryBytes,
     long freeMemoryBytes,
     State state,
-    String reason) {
+    String reason,
+    GpuLoad load) {
 
   /** Whether a GPU is free, and if not, why. */
   public enum State {
@@ -35,7 +40,23 @@ public record ServerGpu(
     UNHEALTHY
   }
 
+  /** Whether nobody holds it or uses it. */
   public boolean free() {
     return state == State.FREE;
+  }
+
+  /** The same with what its server says of it now. */
+  ServerGpu now(Gpu gpu) {
+    boolean healthy = gpu.getHealth().getState() == GpuHealthState.GPU_HEALTH_STATE_HEALTHY;
+    return new ServerGpu(
+        server,
+        index,
+        uuid,
+        model,
+        memoryBytes,
+        gpu.hasMemory() ? gpu.getMemory().getFreeBytes() : freeMemoryBytes,
+        healthy ? state : State.UNHEALTHY,
+        healthy ? reason : gpu.getHealth().getReason(),
+        GpuLoad.of(gpu));
   }
 }

@@ -120,9 +120,9 @@ class ClusterCommandTest {
     assertThat(request.groups())
         .extracting(TaskGroup::restart)
         .containsOnly(RestartPolicy.ON_FAILURE);
-    assertThat(request.groups().get(0).run().idle())
+    assertThat(request.groups().get(0).run().limits().idle())
         .contains(new IdleLimit(5, Duration.ofMinutes(30)));
-    assertThat(request.groups().get(1).run().idle()).isEmpty();
+    assertThat(request.groups().get(1).run().limits().idle()).isEmpty();
     assertThat(parse("run FILE --keep --detach").policy().cleaning()).isEqualTo(Cleaning.NONE);
   }
 
@@ -135,10 +135,10 @@ class ClusterCommandTest {
     assertThat(request.waitAtMost()).isEmpty();
     assertThat(request.timeLimit()).isEmpty();
     assertThat(request.groups()).singleElement().extracting(TaskGroup::instances).isEqualTo(2);
-    assertThat(request.groups().get(0).run().gpus()).isZero();
+    assertThat(request.groups().get(0).gpuCount()).isZero();
     assertThat(parse("run --workers 2 -g all --no-wait SCRIPT").waitAtMost())
         .contains(Duration.ZERO);
-    assertThat(parse("run --workers 2 -g all SCRIPT").groups().get(0).run().gpus()).isEqualTo(-1);
+    assertThat(parse("run --workers 2 -g all SCRIPT").groups().get(0).gpuCount()).isEqualTo(-1);
     assertThat(parse("run --chief --image a").name()).isEqualTo("cluster");
   }
 
@@ -159,7 +159,7 @@ class ClusterCommandTest {
     ClusterRequest request = parse("run --workers 1 --ps 1 --memory 3g --tensorboard SCRIPT");
 
     assertThat(request.groups())
-        .extracting(group -> group.run().memoryBytes())
+        .extracting(group -> group.run().limits().memoryBytes())
         .containsExactly(3L << 30, 3L << 30, 0L);
   }
 
@@ -229,9 +229,9 @@ class ClusterCommandTest {
         "run --workers 2 --logdir x SCRIPT | --logdir requires --tensorboard",
         "run --workers -1 SCRIPT | 'worker' asks for -1 instances; at least one is needed",
         "run --workers 2 none.py | there is no file none.py; a command, rather than a script from"
-            + " here, goes after -- (in a file: 'command')",
+            + " here, goes after --",
         "run --workers 2 --bundle FOLDER none.py | there is no file none.py in the bundle FOLDER;"
-            + " a command, rather than a script from here, goes after -- (in a file: 'command')",
+            + " a command, rather than a script from here, goes after --",
         "run none.yaml | there is no cluster file none.yaml",
         "run --name 'a b' FILE | 'a b' is not the name of a cluster: letters, digits, and . _ -"
             + " only",

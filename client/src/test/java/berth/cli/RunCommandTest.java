@@ -233,7 +233,7 @@ class RunCommandTest {
         .hasMessage(
             "no interpreter for "
                 + script
-                + ": use --interpreter, a service that has one, a #! line, or the extension .py or"
+                + ": name one, or use a service that has one, a #! line, or the extension .py or"
                 + " .sh");
   }
 

@@ -2,6 +2,7 @@ package berth.cli;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import berth.client.ManyServers;
 import berth.client.ManyServers.Answer;
 import berth.fake.FakeRegistry;
 import berth.rpc.Address;
@@ -20,6 +21,6 @@ class ServersTest {
             Optional.empty(),
             Optional.of(new BerthException(Reason.UNAVAILABLE, "full\033[2J")));
 
-    assertThat(Servers.silent(List.of(answer))).isEqualTo("; no answer from gpu01: full?[2J");
+    assertThat(ManyServers.silent(List.of(answer))).isEqualTo("; no answer from gpu01: full?[2J");
   }
 }

@@ -9,13 +9,16 @@ import berth.rpc.BerthException;
 import berth.rpc.Messages;
 import berth.v1.Entrypoint;
 import berth.v1.GpuRequest;
+import berth.v1.GpuSet;
 import berth.v1.Limits;
 import berth.v1.ListServicesResponse;
 import berth.v1.Mount;
 import berth.v1.Network;
 import berth.v1.RunCodeRequest;
 import berth.v1.Service;
+import berth.v1.UserId;
 import berth.v1.WaitTime;
+import berth.v1.WarningSignal;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -61,6 +64,10 @@ class RunRequestsTest {
             .cpus(1.5)
             .sharedMemory("1g")
             .timeLimit("2h")
+            .signalBeforeTimeLimit("USR1", Duration.ofMinutes(1))
+            .stopGrace(Duration.ofSeconds(30))
+            .processes(100)
+            .user(new RunUser(1000, 100))
             .idle(IdleLimit.parse("5%@30m"))
             .ports(3)
             .hostNetwork()
@@ -88,16 +95,74 @@ class RunRequestsTest {
                         .setCpus(1.5)
                         .setSharedMemoryBytes(1L << 30)
                         .setTime(Messages.duration(Duration.ofHours(2)))
+                        .setWarning(
+                            WarningSignal.newBuilder()
+                                .setSignal("USR1")
+                                .setBefore(Messages.duration(Duration.ofMinutes(1))))
+                        .setStopGrace(Messages.duration(Duration.ofSeconds(30)))
+                        .setProcesses(100)
                         .setIdle(
                             berth.v1.IdleLimit.newBuilder()
                                 .setBelowPercent(5)
                                 .setTime(Messages.duration(Duration.ofMinutes(30)))))
                 .setPortCount(3)
+                .setUser(UserId.newBuilder().setUid(1000).setGid(100))
                 .setNetwork(Network.NETWORK_HOST)
                 .addMounts(Mount.newBuilder().setSource("/data").setTarget("/in").setReadOnly(true))
                 .setWait(WaitTime.newBuilder().setAtMost(Messages.duration(Duration.ofMinutes(10))))
                 .setOwner(ThisUser.owner())
                 .build());
+  }
+
+  @Test
+  void exactGpusAreAskedForInPlaceOfANumberAndTheOtherWayRound() {
+    RunSpec.Builder spec = RunSpec.builder().image("x").gpus(2).exactGpus("GPU-a", "3");
+
+    assertThat(request(spec.build()).getGpus())
+        .isEqualTo(
+            GpuRequest.newBuilder()
+                .setExactly(GpuSet.newBuilder().addIds("GPU-a").addIds("3"))
+                .build());
+    assertThat(request(spec.gpus(1).build()).getGpus())
+        .isEqualTo(GpuRequest.newBuilder().setCount(1).build());
+  }
+
+  @Test
+  void aSpecThatContradictsItselfIsRefused() {
+    assertThatThrownBy(() -> RunSpec.builder().image("x").exactGpus("0", "0").build())
+        .hasMessage("a GPU is asked for twice: 0, 0");
+    assertThatThrownBy(() -> new GpuChoice(2, List.of("0"), "", 0))
+        .hasMessage("both a number of GPUs (2) and exact GPUs [0] are asked for");
+    assertThatThrownBy(
+            () ->
+                RunSpec.builder()
+                    .image("x")
+                    .signalBeforeTimeLimit("USR1", Duration.ofSeconds(60))
+                    .build())
+        .hasMessage("a signal before the time limit is asked for, but no time limit");
+    assertThatThrownBy(() -> new RunUser(-1, 0))
+        .hasMessage("user and group must not be negative: -1:0");
+  }
+
+  @Test
+  void theUserOfThisProcessIsTheOneThatItsFilesBelongTo() throws Exception {
+    Path file = Files.createFile(folder.resolve("mine"));
+
+    assertThat(RunUser.current().uid()).isEqualTo(Files.getAttribute(file, "unix:uid"));
+  }
+
+  @Test
+  void messagesDoNotSpeakOfOptions() throws Exception {
+    String script = script("a.R");
+
+    assertThatThrownBy(() -> complete(RunSpec.builder().script(script).build()))
+        .hasMessage(
+            "no interpreter for "
+                + script
+                + ": name one, or use a service that has one, a #! line, or the extension .py or"
+                + " .sh");
+    assertThatThrownBy(() -> complete(RunSpec.builder().script("/none/a.py").build()))
+        .hasMessage("there is no file /none/a.py");
   }
 
   @Test

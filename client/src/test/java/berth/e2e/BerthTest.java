@@ -12,8 +12,10 @@ import berth.client.GpuServer;
 import berth.client.HeldGpu;
 import berth.client.ReservationSpec;
 import berth.client.RunHandle;
+import berth.client.RunInfo;
 import berth.client.RunResult;
 import berth.client.RunSpec;
+import berth.client.RunUser;
 import berth.client.ServerGpu;
 import berth.client.cluster.Cluster;
 import berth.client.cluster.ClusterEvent;
@@ -118,6 +120,42 @@ class BerthTest {
     assertThat(result.gpus()).extracting(HeldGpu::index).containsExactly(0, 1);
     assertThat(result.wallTime()).isPositive();
     assertThat(gpu02.get(result.runId()).getExited().getExitCode()).isZero();
+  }
+
+  @Test
+  void usesOneServerWithoutARegistryAndFetchesWhatARunHasMade() throws Exception {
+    Path fetched = folder.resolve("fetched");
+    try (Berth one = Berth.connectTo(berth.servers().get(1).address())) {
+      assertThat(one.servers()).extracting(GpuServer::name).containsExactly("gpu02");
+      assertThat(one.gpus())
+          .hasSize(2)
+          .allMatch(gpu -> gpu.free() && gpu.load().temperatureCelsius().isPresent());
+
+      RunResult result =
+          one.run(
+              shell(
+                      "id -u; id -g; trap 'echo warned > saved; exit 0' USR1; while :; do sleep"
+                          + " 0.02; done")
+                  .exactGpus("1")
+                  .user(new RunUser(1234, 2345))
+                  .timeLimit("20s")
+                  .signalBeforeTimeLimit("USR1", Duration.ofSeconds(19))
+                  .build(),
+              lines::add);
+
+      assertThat(lines).startsWith("1234", "2345");
+      assertThat(result.succeeded()).as(result.toString()).isTrue();
+      assertThat(result.gpus()).extracting(HeldGpu::index).containsExactly(1);
+      assertThat(one.fetchFiles(result.runId(), fetched, "saved").count()).isOne();
+      assertThat(fetched.resolve("saved")).hasContent("warned\n");
+      assertThat(one.findRun(result.runId()).result()).map(RunResult::exitCode).contains(0);
+
+      one.removeRun(result.runId());
+      assertThat(one.runs().runs()).extracting(RunInfo::runId).doesNotContain(result.runId());
+    }
+    DetachedRun detached = berth.runDetached(shell("sleep 60").servers("gpu01").build());
+    berth.cancelRun(detached.runId());
+    await().atMost(PATIENCE).until(() -> gpu01.get(detached.runId()).hasExited());
   }
 
   @Test

@@ -238,8 +238,8 @@ class RegistryTest {
 
     assertThat(result.err())
         .isEqualTo(
-            "berth: there is no run 'run-none'; 'berth runs --all' lists them; no answer from"
-                + " gpu99: no berthd at 127.0.0.1:1: Connection refused\n");
+            "berth: there is no run 'run-none'; no answer from gpu99: no berthd at 127.0.0.1:1:"
+                + " Connection refused; 'berth runs --all' lists them\n");
   }
 
   @Test

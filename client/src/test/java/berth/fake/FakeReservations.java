@@ -26,6 +26,7 @@ public final class FakeReservations extends ReservationServiceGrpc.ReservationSe
   public final BlockingQueue<RenewRequest> renewed = new LinkedBlockingQueue<>();
   public final BlockingQueue<String> released = new LinkedBlockingQueue<>();
   public final ReserveResponse granted;
+  public volatile ListReservationsResponse listed = ListReservationsResponse.getDefaultInstance();
 
   public volatile BiConsumer<ReserveRequest, StreamObserver<ReserveResponse>> onReserve;
   public volatile BiConsumer<RenewRequest, StreamObserver<RenewResponse>> onRenew =
@@ -85,7 +86,7 @@ public final class FakeReservations extends ReservationServiceGrpc.ReservationSe
   @Override
   public void listReservations(
       ListReservationsRequest request, StreamObserver<ListReservationsResponse> observer) {
-    observer.onNext(ListReservationsResponse.getDefaultInstance());
+    observer.onNext(listed);
     observer.onCompleted();
   }
 }

@@ -254,7 +254,10 @@ public final class ClusterFile {
     at(
         script,
         () -> {
-          group.run().program().check();
+          group
+              .run()
+              .program()
+              .check("; a command, rather than a script from here, is a 'command'");
           return group;
         });
   }

@@ -1,13 +1,13 @@
 package berth.client.cluster;
 
 import berth.client.GpuServer;
+import berth.client.RunRequests;
 import berth.client.RunSpec;
 import berth.client.cluster.Hosts.Host;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
 import berth.rpc.Reason;
-import berth.v1.GpuRequest;
 import berth.v1.Lifetime;
 import berth.v1.Owner;
 import berth.v1.RenewRequest;
@@ -197,13 +197,7 @@ final class Gang {
             .setOwner(owner)
             .setPurpose(task + " of cluster " + request.name())
             .setRequestId(UUID.randomUUID().toString());
-    if (run.gpus() != 0) {
-      asked.setGpus(
-          GpuRequest.newBuilder()
-              .setCount(run.gpus())
-              .setModel(run.gpuModel())
-              .setMinFreeMemoryBytes(run.minGpuMemoryBytes()));
-    }
+    RunRequests.gpus(run.resources().gpus()).ifPresent(asked::setGpus);
     return asked.build();
   }
 

@@ -92,7 +92,7 @@ public final class HandOver {
                           + request.name()
                           + " already, "
                           + known
-                          + ": cancel it, or say another --name");
+                          + ": cancel it, or choose another name");
                 });
       }
     } finally {

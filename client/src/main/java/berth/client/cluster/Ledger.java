@@ -82,7 +82,7 @@ final class Ledger {
             TaskStatus.newBuilder()
                 .setType(task.type())
                 .setIndex(task.index())
-                .setGpuCount(request.group(task).run().gpus()));
+                .setGpuCount(request.group(task).gpuCount()));
       }
     }
     for (int i = 0; i < status.getTasksCount(); i++) {

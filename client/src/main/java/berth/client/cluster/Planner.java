@@ -1,7 +1,9 @@
 package berth.client.cluster;
 
+import berth.client.GpuChoice;
 import berth.client.GpuServer;
 import berth.client.RunSpec;
+import berth.client.ServerChoice;
 import berth.client.ServerGpu;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
@@ -113,26 +115,30 @@ public final class Planner {
 
   private static String needs(RunSpec run) {
     List<String> needs = new ArrayList<>();
-    if (run.gpus() != 0) {
+    GpuChoice gpus = run.resources().gpus();
+    if (!gpus.isNone()) {
       String count =
-          run.gpus() < 0 ? "all GPUs" : run.gpus() + (run.gpus() == 1 ? " GPU" : " GPUs");
+          gpus.count() < 0 ? "all GPUs" : gpus.count() + (gpus.count() == 1 ? " GPU" : " GPUs");
       needs.add(
           count
-              + (run.gpuModel().isEmpty() ? "" : " '" + run.gpuModel() + "'")
-              + (run.minGpuMemoryBytes() == 0
+              + (gpus.model().isEmpty() ? "" : " '" + gpus.model() + "'")
+              + (gpus.minFreeMemoryBytes() == 0
                   ? ""
-                  : " with " + size(run.minGpuMemoryBytes()) + " free each"));
+                  : " with " + size(gpus.minFreeMemoryBytes()) + " free each"));
     }
-    if (run.memoryBytes() > 0) {
-      needs.add(size(run.memoryBytes()) + " of memory");
+    if (run.limits().memoryBytes() > 0) {
+      needs.add(size(run.limits().memoryBytes()) + " of memory");
     }
-    if (run.cpus() > 0) {
-      needs.add(String.format(Locale.ROOT, "%s CPUs", trimmed(run.cpus())));
+    if (run.limits().cpus() > 0) {
+      needs.add(String.format(Locale.ROOT, "%s CPUs", trimmed(run.limits().cpus())));
     }
     if (!run.service().isEmpty()) {
       needs.add("the service " + run.service());
     }
-    run.labels().forEach((key, value) -> needs.add("the label " + key + "=" + value));
+    run.resources()
+        .servers()
+        .labels()
+        .forEach((key, value) -> needs.add("the label " + key + "=" + value));
     return needs.isEmpty() ? "a server that runs code" : String.join(", ", needs);
   }
 
@@ -187,18 +193,18 @@ public final class Planner {
       }
       return request.groups().stream()
           .sorted(
-              Comparator.comparing((TaskGroup group) -> group.run().gpus() == 0)
+              Comparator.comparing((TaskGroup group) -> group.gpuCount() == 0)
                   .thenComparing(choices::get)
-                  .thenComparing(group -> group.run().gpus() < 0 ? 0 : 1)
-                  .thenComparing(group -> -group.run().gpus())
-                  .thenComparing(group -> -group.run().memoryBytes()))
+                  .thenComparing(group -> group.gpuCount() < 0 ? 0 : 1)
+                  .thenComparing(group -> -group.gpuCount())
+                  .thenComparing(group -> -group.run().limits().memoryBytes()))
           .toList();
     }
 
     private Comparator<Room> best(TaskGroup group, ClusterRequest.Layout layout) {
       boolean spread = layout == ClusterRequest.Layout.SPREAD;
       Comparator<Room> comparator;
-      if (group.run().gpus() != 0) {
+      if (group.gpuCount() != 0) {
         comparator =
             spread
                 ? Comparator.comparingInt((Room room) -> room.tasks)
@@ -253,35 +259,37 @@ public final class Planner {
     }
 
     List<ServerGpu> matching(RunSpec run) {
+      GpuChoice wanted = run.resources().gpus();
       return gpus.stream()
           .filter(
               gpu ->
                   gpu.model()
                           .toLowerCase(Locale.ROOT)
-                          .contains(run.gpuModel().toLowerCase(Locale.ROOT))
+                          .contains(wanted.model().toLowerCase(Locale.ROOT))
                       && (view == View.NOW ? gpu.freeMemoryBytes() : gpu.memoryBytes())
-                          >= run.minGpuMemoryBytes())
+                          >= wanted.minFreeMemoryBytes())
           .toList();
     }
 
     void take(TaskGroup group) {
       List<ServerGpu> matching = matching(group.run());
-      gpus.removeAll(group.run().gpus() < 0 ? matching : matching.subList(0, group.run().gpus()));
-      unclaimed -= group.run().memoryBytes();
-      memory -= Math.max(group.run().memoryBytes(), USUAL_MEMORY);
+      gpus.removeAll(group.gpuCount() < 0 ? matching : matching.subList(0, group.gpuCount()));
+      unclaimed -= group.run().limits().memoryBytes();
+      memory -= Math.max(group.run().limits().memoryBytes(), USUAL_MEMORY);
       tasks++;
       byType.merge(group.type(), 1, Integer::sum);
     }
 
     /** Why a task cannot go here; empty if it can. */
     Optional<String> obstacle(RunSpec run) {
-      if (!run.servers().isEmpty() && !run.servers().contains(server.name())) {
+      ServerChoice allowed = run.resources().servers();
+      if (!allowed.names().isEmpty() && !allowed.names().contains(server.name())) {
         return Optional.of("is not one of those named");
       }
-      if (run.exclude().contains(server.name())) {
+      if (allowed.exclude().contains(server.name())) {
         return Optional.of("is excluded");
       }
-      for (Map.Entry<String, String> label : run.labels().entrySet()) {
+      for (Map.Entry<String, String> label : allowed.labels().entrySet()) {
         if (!label.getValue().equals(server.labels().get(label.getKey()))) {
           return Optional.of("lacks the label " + label.getKey() + "=" + label.getValue());
         }
@@ -290,7 +298,7 @@ public final class Planner {
           && !server.services().contains(run.service().toLowerCase(Locale.ROOT))) {
         return Optional.of("has no service " + run.service());
       }
-      if (run.cpus() > server.cpus()) {
+      if (run.limits().cpus() > server.cpus()) {
         return Optional.of("has " + server.cpus() + " CPUs");
       }
       if (view == View.NOW && server.draining()) {
@@ -299,7 +307,7 @@ public final class Planner {
       if (view == View.NOW && !server.canRun()) {
         return Optional.of("cannot run code");
       }
-      if (run.memoryBytes() > unclaimed) {
+      if (run.limits().memoryBytes() > unclaimed) {
         return Optional.of("has " + size(unclaimed) + " of memory left");
       }
       return gpuObstacle(run);
@@ -307,7 +315,8 @@ public final class Planner {
 
     private Optional<String> gpuObstacle(RunSpec run) {
       int found = matching(run).size();
-      if (run.gpus() == 0 || found >= run.gpus() && found > 0 && (run.gpus() > 0 || allLeft())) {
+      int asked = run.resources().gpus().count();
+      if (asked == 0 || found >= asked && found > 0 && (asked > 0 || allLeft())) {
         return Optional.empty();
       }
       return Optional.of(

@@ -51,13 +51,25 @@ public record TaskGroup(
         instances == 1 || !isChief(type),
         "asks for " + instances + " instances, but a cluster has one at most");
     check(type, maxRestarts >= 0, "may not be started again " + maxRestarts + " times");
-    check(type, run.ports() == 0, "asks for ports; every task of a cluster has one anyway");
+    check(
+        type,
+        run.resources().gpus().exactly().isEmpty(),
+        "asks for exact GPUs; a cluster chooses among the GPUs of its servers");
+    check(
+        type,
+        run.resources().ports() == 0,
+        "asks for ports; every task of a cluster has one anyway");
   }
 
   private static void check(String type, boolean right, String otherwise) {
     if (!right) {
       throw new BerthException(Reason.INVALID, "'" + type + "' " + otherwise);
     }
+  }
+
+  /** How many GPUs each of them has; -1: all of a server. */
+  public int gpuCount() {
+    return run.resources().gpus().count();
   }
 
   static boolean isChief(String type) {

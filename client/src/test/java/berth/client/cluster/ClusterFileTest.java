@@ -295,7 +295,7 @@ class ClusterFileTest {
             """);
 
     assertThat(request.groups()).extracting(TaskGroup::instances).containsExactly(1, 3, 1);
-    assertThat(request.groups()).extracting(group -> group.run().gpus()).containsExactly(2, 1, 2);
+    assertThat(request.groups()).extracting(TaskGroup::gpuCount).containsExactly(2, 1, 2);
     assertThat(request.groups())
         .extracting(group -> group.run().env())
         .containsOnly(Map.of("A", "1", "B", "2"));
@@ -308,7 +308,7 @@ class ClusterFileTest {
             "image: a\nservers: [x]\ntasks: {worker: {servers: [y]}, ps: , chief: {servers: []}}");
 
     assertThat(request.groups())
-        .extracting(group -> group.run().servers())
+        .extracting(group -> group.run().resources().servers().names())
         .containsExactly(Set.of("y"), Set.of("x"), Set.of());
   }
 
@@ -448,7 +448,7 @@ class ClusterFileTest {
         "files: none~script: a.py~tasks: {worker: } | 1: 'files': there is no folder {folder}/none",
         "files: train.py~tasks: {worker: } | 1: 'files': there is no folder {folder}/train.py",
         "script: none.py~tasks:~_worker: {} | 1: there is no file {folder}/none.py; a command,"
-            + " rather than a script from here, goes after -- (in a file: 'command')",
+            + " rather than a script from here, is a 'command'",
         "tasks:~_worker:~__script: none.py | 3: there is no file {folder}/none.py; a command, ...",
         "files: wheels~script: train.py~tasks:~_worker: {} | 2: there is no file train.py in the"
             + " bundle {folder}/wheels; a command, ...",

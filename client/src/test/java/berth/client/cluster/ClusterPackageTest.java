@@ -86,7 +86,7 @@ class ClusterPackageTest {
     assertThat(moved).startsWith(unpacked);
     assertThat(moved.resolve("train.py")).hasContent("print(1)");
     assertThat(moved.resolve("sub/data")).hasContent("data");
-    read.groups().forEach(group -> group.run().program().check());
+    read.groups().forEach(group -> group.run().program().check(""));
     assertThat(movedBack(read, moved)).isEqualTo(request);
     // One who was killed reads it again.
     assertThat(ClusterPackage.read(packed, unpacked)).isEqualTo(read);

@@ -1,5 +1,6 @@
 package berth.client.cluster;
 
+import berth.client.GpuLoad;
 import berth.client.GpuServer;
 import berth.client.ServerGpu;
 import berth.client.ServerGpu.State;
@@ -37,7 +38,8 @@ final class Fleet {
               32L << 30,
               32L << 30,
               i < gpus - busy ? State.FREE : State.RESERVED,
-              ""));
+              "",
+              GpuLoad.UNKNOWN));
     }
     servers.add(
         new GpuServer(

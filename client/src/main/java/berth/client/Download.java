@@ -1,7 +1,5 @@
-package berth.cli;
+package berth.client;
 
-import berth.client.RunClient;
-import berth.client.TarUnpacker;
 import berth.rpc.BerthException;
 import berth.v1.DownloadFilesRequest;
 import java.io.IOException;
@@ -12,7 +10,7 @@ import java.util.function.Consumer;
 import java.util.function.UnaryOperator;
 
 /** Fetches files of a run and unpacks them while they come, so that no disk holds them twice. */
-final class Download implements Runnable {
+public final class Download implements Runnable {
   private static final int PIPE_BYTES = 1 << 20;
 
   private final RunClient client;
@@ -33,8 +31,10 @@ final class Download implements Runnable {
    * @param limits what the server may make of this disk
    * @param notes told of what was left out
    * @throws BerthException if they cannot be had, or cannot be unpacked safely
+   * @throws IOException if the folder cannot be written; {@link java.io.InterruptedIOException} if
+   *     this thread is interrupted
    */
-  static int into(
+  public static int into(
       Path folder,
       RunClient client,
       DownloadFilesRequest request,
