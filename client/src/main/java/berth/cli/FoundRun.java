@@ -5,14 +5,18 @@ import berth.client.ManyServers.Answer;
 import berth.client.RunClient;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.v1.ListRunsRequest;
 import berth.v1.Run;
+import berth.v1.RunSelection;
 import berth.v1.Server;
 import berth.v1.ServerFilter;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import java.util.function.Consumer;
+import java.util.stream.Collectors;
 
 /**
  * A run that was found by what a person typed, and a connection to its server.
@@ -26,29 +30,25 @@ record FoundRun(RunClient client, Run run) implements AutoCloseable {
   private record Match(Address server, Run run) {}
 
   /**
-   * The run whose id is {@code text}, or the only one whose id begins with it.
+   * @param silent which servers did not answer, as the end of a message; empty if all did
+   */
+  private record Matches(List<Match> list, String silent) {}
+
+  private interface Question {
+    List<Run> ask(RunClient client);
+  }
+
+  /**
+   * The run whose id is {@code text}, else the only one whose id begins with it, else the one of
+   * that name: of several the one that has not ended, else the newest.
    *
    * @throws BerthException if there is none, or more than one, or a server that does not answer may
    *     have another
    */
   static FoundRun find(Servers servers, String text) {
-    if (servers.addresses().size() == 1) {
-      RunClient client = RunClient.of(servers.one());
-      try {
-        return new FoundRun(client, only(text, matches(text, servers.one(), client), ""));
-      } catch (BerthException e) {
-        client.close();
-        throw e;
-      }
-    }
-    List<Answer<List<Match>>> answers =
-        ManyServers.ask(whoMayHave(servers, text), address -> matches(text, address));
-    List<Match> matches = new ArrayList<>();
-    answers.forEach(answer -> answer.value().ifPresent(matches::addAll));
-    Run run = only(text, matches, Servers.silent(answers));
-    Address address =
-        matches.stream().filter(match -> match.run.equals(run)).findFirst().orElseThrow().server;
-    return new FoundRun(RunClient.of(address), run);
+    Matches byId = ask(servers, text, client -> beginningWith(text, client));
+    Match match = byId.list.isEmpty() ? named(servers, text, byId) : only(text, byId);
+    return new FoundRun(RunClient.of(match.server), match.run);
   }
 
   /**
@@ -90,51 +90,120 @@ record FoundRun(RunClient client, Run run) implements AutoCloseable {
     return known.isEmpty() ? all : known;
   }
 
-  private static List<Match> matches(String text, Address address) {
+  private static Matches ask(Servers servers, String text, Question question) {
+    if (servers.addresses().size() == 1) {
+      return new Matches(matches(servers.one(), question), "");
+    }
+    List<Answer<List<Match>>> answers =
+        ManyServers.ask(whoMayHave(servers, text), address -> matches(address, question));
+    List<Match> matches = new ArrayList<>();
+    answers.forEach(answer -> answer.value().ifPresent(matches::addAll));
+    return new Matches(matches, Servers.silent(answers));
+  }
+
+  private static List<Match> matches(Address address, Question question) {
     try (RunClient client = RunClient.of(address)) {
-      return matches(text, address, client);
+      return question.ask(client).stream().map(run -> new Match(address, run)).toList();
     }
   }
 
-  private static List<Match> matches(String text, Address address, RunClient client) {
+  private static List<Run> beginningWith(String text, RunClient client) {
     if (text.isEmpty()) {
       return List.of();
     }
     ListRunsRequest wanted =
         ListRunsRequest.newBuilder().setIdPrefix(text).setPageSize(MOST_MATCHES).build();
-    return client.listRuns(wanted, ServerOption.TIMEOUT).getRunsList().stream()
-        .map(run -> new Match(address, run))
-        .toList();
+    return client.listRuns(wanted, ServerOption.TIMEOUT).getRunsList();
   }
 
-  private static Run only(String text, List<Match> matches, String silent) {
-    for (Match match : matches) {
+  private static Match only(String text, Matches matches) {
+    for (Match match : matches.list) {
       if (match.run.getRunId().equals(text)) {
-        return match.run;
+        return match;
       }
     }
-    if (matches.size() == 1) {
-      if (!silent.isEmpty()) {
-        throw new BerthException(
-            Reason.UNAVAILABLE,
-            "'"
-                + text
-                + "' may begin the name of another run than "
-                + matches.get(0).run.getRunId()
-                + " too: say the whole name"
-                + silent);
-      }
-      return matches.get(0).run;
+    if (matches.list.size() > 1) {
+      throw new BerthException(
+          Reason.INVALID, "'" + text + "' begins the IDs of several runs: " + ids(matches.list));
     }
-    throw matches.isEmpty()
-        ? new BerthException(
-            Reason.NOT_FOUND,
-            "there is no run '" + text + "'; 'berth runs --all' lists them" + silent)
-        : new BerthException(
-            Reason.INVALID,
-            "'"
-                + text
-                + "' begins the names of several runs: "
-                + String.join(", ", matches.stream().map(m -> m.run.getRunId()).toList()));
+    Match match = matches.list.get(0);
+    if (!matches.silent.isEmpty()) {
+      throw new BerthException(
+          Reason.UNAVAILABLE,
+          "'"
+              + text
+              + "' may begin the ID of another run than "
+              + match.run.getRunId()
+              + " too: use the whole ID"
+              + matches.silent);
+    }
+    return match;
+  }
+
+  private static Match named(Servers servers, String name, Matches byId) {
+    // In this order: a run that ends between the two questions is in both answers, not in neither.
+    Matches unfinished = named(servers, name, RunSelection.RUN_SELECTION_UNFINISHED);
+    if (unfinished.list.size() > 1) {
+      throw new BerthException(
+          Reason.INVALID,
+          "several unfinished runs have the name '"
+              + name
+              + "'; use an ID: "
+              + ids(unfinished.list));
+    }
+    if (!unfinished.list.isEmpty()) {
+      return unfinished.list.get(0);
+    }
+    Matches ended = named(servers, name, RunSelection.RUN_SELECTION_ENDED);
+    Match newest =
+        ended.list.stream()
+            .max(Comparator.comparing(match -> Messages.instant(match.run.getAcceptedAt())))
+            .orElseThrow(
+                () ->
+                    new BerthException(
+                        Reason.NOT_FOUND,
+                        "there is no run '"
+                            + name
+                            + "'; 'berth runs --all' lists them"
+                            + byId.silent));
+    if (!ended.silent.isEmpty()) {
+      throw new BerthException(
+          Reason.UNAVAILABLE,
+          "there may be a newer run '"
+              + name
+              + "' than "
+              + newest.run.getRunId()
+              + ": use an ID"
+              + ended.silent);
+    }
+    if (ended.list.size() > 1) {
+      Terminal.note(
+          ended.list.size()
+              + " ended runs have the name '"
+              + name
+              + "'; taking the last, "
+              + newest.run.getRunId());
+    }
+    return newest;
+  }
+
+  private static Matches named(Servers servers, String name, RunSelection selection) {
+    if (name.isEmpty()) {
+      return new Matches(List.of(), "");
+    }
+    return ask(
+        servers,
+        name,
+        client ->
+            client.listRuns(selection, ServerOption.TIMEOUT).stream()
+                .filter(run -> run.getRequest().getName().equals(name))
+                .toList());
+  }
+
+  private static String ids(List<Match> matches) {
+    return matches.stream()
+        .limit(MOST_MATCHES)
+        .map(match -> match.run.getRunId())
+        .collect(Collectors.joining(", "));
   }
 }

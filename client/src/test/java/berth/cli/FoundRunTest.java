@@ -55,8 +55,8 @@ class FoundRunTest {
 
     assertThatThrownBy(() -> find("run-6b"))
         .hasMessage(
-            "'run-6b' may begin the name of another run than run-6b1fd2c9aa too: say the whole"
-                + " name; no answer from gone: no berthd at 127.0.0.1:1: Connection refused");
+            "'run-6b' may begin the ID of another run than run-6b1fd2c9aa too: use the whole"
+                + " ID; no answer from gone: no berthd at 127.0.0.1:1: Connection refused");
   }
 
   private String find(String text) {

@@ -246,7 +246,7 @@ class RunCommandTest {
     RunCodeRequest.Builder request = run.request();
     try (FakeRuns server = new FakeRuns();
         RunClient client = RunClient.of(server.address());
-        ProgramDelivery program = new ProgramDelivery(run.program(), List.of())) {
+        ProgramDelivery program = run.delivery()) {
       server.onUpload = answer -> new Upload(answer, true);
       program.complete(request, client, () -> TENSORFLOW, UnaryOperator.identity());
     }

@@ -117,7 +117,7 @@ class PipInstallTest {
       throws Exception {
     // A shell that writes down its process, which it then is no longer.
     List<String> words = new ArrayList<>(List.of("sh", "-c", "echo $$ >../pid; exec \"$@\"", "sh"));
-    words.addAll(PipInstall.before(packages));
+    words.addAll(PipInstall.before(packages, requirements));
     words.addAll(List.of(program));
     ProcessBuilder builder =
         new ProcessBuilder(words)

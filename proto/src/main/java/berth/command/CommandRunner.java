@@ -2,7 +2,9 @@ package berth.command;
 
 import berth.rpc.BerthException;
 import berth.rpc.PlainText;
+import java.io.IOException;
 import java.io.PrintWriter;
+import java.io.UncheckedIOException;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
@@ -98,6 +100,10 @@ public final class CommandRunner {
     } else if (e instanceof BerthException) {
       // It may be the message of a server, which may be anybody's.
       err.println(name + ": " + PlainText.clean(String.valueOf(e.getMessage())));
+    } else if (e instanceof IOException || e instanceof UncheckedIOException) {
+      // A full disk, or a folder that is not writable: nothing that a stack trace explains.
+      IOException why = (IOException) (e instanceof IOException ? e : e.getCause());
+      err.println(name + ": " + PlainText.clean(FileFailure.words(why)));
     } else {
       err.println(
           name

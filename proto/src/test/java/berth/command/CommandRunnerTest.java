@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.io.UncheckedIOException;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -192,11 +193,26 @@ class CommandRunnerTest {
 
   @Test
   void anUnexpectedFailureIsOneLine() {
-    work = failing(new IOException("disk on fire"));
+    work = failing(new IllegalStateException("on fire"));
     assertThat(run()).isEqualTo(ExitCode.BERTH_FAILED);
     assertThat(err)
         .hasToString(
-            "sample: unexpected: java.io.IOException: disk on fire (--stacktrace shows where)\n");
+            "sample: unexpected: java.lang.IllegalStateException: on fire (--stacktrace shows"
+                + " where)\n");
+  }
+
+  @Test
+  void aFullDiskIsASentence() {
+    work = failing(new IOException("No space left on device"));
+    assertThat(run()).isEqualTo(ExitCode.BERTH_FAILED);
+    work =
+        failing(
+            new UncheckedIOException(
+                new FileSystemException("model.h5", null, "No space left on device")));
+    assertThat(run()).isEqualTo(ExitCode.BERTH_FAILED);
+    assertThat(err)
+        .hasToString(
+            "sample: No space left on device\nsample: model.h5: No space left on device\n");
   }
 
   @Test
