@@ -14,10 +14,7 @@ final class OwnerOption {
     @Option(names = "--mine", description = "Only your own: of this user on this machine.")
     private boolean mine;
 
-    @Option(
-        names = "--user",
-        paramLabel = "NAME[@HOST]",
-        description = "Only those of this user.")
+    @Option(names = "--user", paramLabel = "NAME[@HOST]", description = "Only those of this user.")
     private String user = "";
   }
 

@@ -49,7 +49,7 @@ final class ReservationsCommand implements Callable<Integer> {
   }
 
   // What others have locked or use has no owner that Berth knows.
-  private ListReservationsResponse wanted(ListReservationsResponse response) {
+  ListReservationsResponse wanted(ListReservationsResponse response) {
     if (!owner.given()) {
       return response;
     }

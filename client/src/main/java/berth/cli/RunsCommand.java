@@ -50,7 +50,7 @@ final class RunsCommand implements Callable<Integer> {
     return ExitCode.OK;
   }
 
-  private ListRunsResponse wanted(ListRunsResponse response) {
+  ListRunsResponse wanted(ListRunsResponse response) {
     if (!owner.given()) {
       return response;
     }

@@ -179,6 +179,28 @@ class CommandRunnerTest {
   }
 
   @Test
+  void anUnknownCommandIsNamedWithTheOneThatWasMeant() {
+    assertThat(runGroup("frobnicate")).isEqualTo(ExitCode.BERTH_FAILED);
+    assertThat(runGroup("drian")).isEqualTo(ExitCode.BERTH_FAILED);
+    assertThat(err)
+        .hasToString(
+            """
+            sample: unknown command 'frobnicate'
+            Try 'sample --help'.
+            sample: unknown command 'drian'; did you mean 'drain'?
+            Try 'sample --help'.
+            """);
+  }
+
+  private int runGroup(String... args) {
+    return CommandRunner.run(
+        new SampleCommand(work),
+        line ->
+            line.addSubcommand("drain", new SampleCommand(work)).setErr(new PrintWriter(err, true)),
+        args);
+  }
+
+  @Test
   void passesOnTheExitCodeOfTheWork() {
     work = () -> 42;
     assertThat(run()).isEqualTo(42);

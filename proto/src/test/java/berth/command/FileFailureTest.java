@@ -3,9 +3,9 @@ package berth.command;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import java.io.IOException;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
-import java.nio.file.FileSystemException;
 import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -37,7 +37,8 @@ class FileFailureTest {
   @Test
   void saysSomethingOfAFailureWithoutWords() {
     assertThat(FileFailure.words(new IOException())).isEqualTo("Input/output error");
-    assertThat(FileFailure.why(new NoSuchFileException("a"))).isEqualTo("No such file or directory");
+    assertThat(FileFailure.why(new NoSuchFileException("a")))
+        .isEqualTo("No such file or directory");
   }
 
   private interface Step {
