@@ -196,7 +196,9 @@ class CommandRunnerTest {
     return CommandRunner.run(
         new SampleCommand(work),
         line ->
-            line.addSubcommand("drain", new SampleCommand(work)).setErr(new PrintWriter(err, true)),
+            line.addSubcommand("drain", new SampleCommand(work))
+                .addSubcommand("generate-completion", new SampleCommand(work))
+                .setErr(new PrintWriter(err, true)),
         args);
   }
 
