@@ -30,7 +30,10 @@ final class CancelCommand implements Callable<Integer> {
       description = "Send SIGKILL immediately.")
   private boolean force;
 
-  @Parameters(arity = "1..*", paramLabel = "RUN", description = "Run IDs or unique prefixes.")
+  @Parameters(
+      arity = "1..*",
+      paramLabel = "RUN",
+      description = "Run IDs, unique prefixes, or names.")
   private List<String> runs;
 
   @Override

@@ -2,10 +2,12 @@ package berth.cli;
 
 import berth.client.cluster.ClusterSpec;
 import berth.client.cluster.TaskName;
+import berth.command.FileFailure;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import java.io.IOException;
 import java.io.OutputStream;
+import java.nio.file.AccessDeniedException;
 import java.nio.file.Files;
 import java.nio.file.OpenOption;
 import java.nio.file.Path;
@@ -51,7 +53,7 @@ final class ClusterLogs implements AutoCloseable {
     try {
       Files.createDirectories(folder);
       if (!Files.isWritable(folder)) {
-        throw new IOException("it is not writable");
+        throw new AccessDeniedException(folder.toString());
       }
     } catch (IOException e) {
       throw new BerthException(
@@ -59,8 +61,8 @@ final class ClusterLogs implements AutoCloseable {
           "cannot keep logs in "
               + folder
               + ": "
-              + e.getMessage()
-              + "; say --log-dir DIR, or --no-logs",
+              + FileFailure.why(e)
+              + "; choose another folder with --log-dir DIR, or use --no-logs",
           e);
     }
     return new ClusterLogs(folder, notes);
@@ -125,7 +127,7 @@ final class ClusterLogs implements AutoCloseable {
       step.write();
     } catch (IOException e) {
       failed = true;
-      notes.accept("no more logs: cannot write in " + folder + ": " + e.getMessage());
+      notes.accept("no more logs: cannot write in " + folder + ": " + FileFailure.why(e));
     }
   }
 
@@ -142,7 +144,7 @@ final class ClusterLogs implements AutoCloseable {
         deleteIfEmpty(USUAL);
       }
     } catch (IOException e) {
-      notes.accept("cannot finish the logs in " + folder + ": " + e.getMessage());
+      notes.accept("cannot finish the logs in " + folder + ": " + FileFailure.why(e));
     }
   }
 

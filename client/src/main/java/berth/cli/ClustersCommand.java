@@ -20,9 +20,10 @@ import picocli.CommandLine.Option;
       "List detached clusters.",
       "",
     },
-    footer = {"", "Examples:", "  berth clusters", "  berth clusters --all"})
+    footer = {"", "Examples:", "  berth clusters", "  berth clusters --all --mine"})
 final class ClustersCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
+  @Mixin private OwnerOption owner;
 
   @Option(
       names = {"-a", "--all"},
@@ -41,7 +42,10 @@ final class ClustersCommand implements Callable<Integer> {
       servers.ask(
           ServerFilter.getDefaultInstance(),
           address -> FoundCluster.list(servers, address),
-          (who, response) -> clusters.addAll(response.getClustersList()));
+          (who, response) ->
+              response.getClustersList().stream()
+                  .filter(cluster -> owner.wants(cluster.getOwner()))
+                  .forEach(clusters::add));
     }
     clusters.sort(Comparator.comparing(cluster -> Messages.instant(cluster.getSubmittedAt())));
     if (json) {

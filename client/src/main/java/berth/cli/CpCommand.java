@@ -5,6 +5,7 @@ import berth.command.ExitCode;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.DownloadFilesRequest;
+import berth.v1.RunState;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -22,7 +23,7 @@ import picocli.CommandLine.Spec;
     name = "cp",
     sortOptions = false,
     description = {
-      "Copy files from an ended run.",
+      "Copy files from a running or ended run.",
       "",
       "Paths are relative to the run's working folder. As with docker cp, files go into DEST if it"
           + " is a folder, else DEST is the new name. RUN:. copies everything. Patterns such as"
@@ -44,7 +45,7 @@ final class CpCommand implements Callable<Integer> {
   @Parameters(
       index = "0",
       paramLabel = "RUN:PATH",
-      description = "Run ID or unique prefix, and a path or pattern.")
+      description = "Run ID, unique prefix or name, and a path or pattern.")
   private String source;
 
   @Parameters(index = "1", paramLabel = "DEST", description = "Local file or folder.")
@@ -63,6 +64,10 @@ final class CpCommand implements Callable<Integer> {
       throw new BerthException(
           Reason.INVALID, "the pattern " + path + " wants a folder: " + destination + " is none");
     }
+    Path absolute = destination.toAbsolutePath().normalize();
+    boolean renamed = !intoFolder && !path.isEmpty();
+    Path folder = renamed ? absolute.getParent() : absolute;
+    Download.checkWritable(folder, "choose another DEST");
     try (Servers servers = server.servers();
         FoundRun found = FoundRun.find(servers, source.substring(0, colon))) {
       DownloadFilesRequest request =
@@ -70,11 +75,12 @@ final class CpCommand implements Callable<Integer> {
               .setRunId(found.id())
               .addPaths(path.isEmpty() ? "." : path)
               .build();
-      Path absolute = destination.toAbsolutePath().normalize();
-      boolean renamed = !intoFolder && !path.isEmpty();
+      if (found.run().getState() == RunState.RUN_STATE_RUNNING) {
+        Terminal.note(found.id() + " is running: files that it is writing may be incomplete");
+      }
       int files =
           Download.into(
-              renamed ? absolute.getParent() : absolute,
+              folder,
               found.client(),
               request,
               renamed ? replacing(path, absolute.getFileName().toString()) : below(parent(path)),

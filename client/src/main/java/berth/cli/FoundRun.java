@@ -18,21 +18,29 @@ import java.util.function.Consumer;
  */
 record FoundRun(RunClient client, Run run) implements AutoCloseable {
   /**
-   * The run whose id is {@code text}, or the only one whose id begins with it.
+   * The run whose id is {@code text}, else the only one whose id begins with it, else the one of
+   * that name: of several the one that has not ended, else the newest.
    *
    * @throws BerthException if there is none, or more than one, or a server that does not answer may
    *     have another
    */
   static FoundRun find(Servers servers, String text) {
     List<Server> all = servers.list(ServerFilter.getDefaultInstance());
+    Match match;
     try {
-      Match match = RunSearch.find(all, text, ServerOption.TIMEOUT);
-      return new FoundRun(RunClient.of(match.server()), match.run());
+      match = RunSearch.find(all, text, ServerOption.TIMEOUT);
     } catch (BerthException e) {
-      throw e.reason() == Reason.NOT_FOUND
-          ? new BerthException(e.reason(), e.getMessage() + "; 'berth runs --all' lists them", e)
-          : e;
+      if (e.reason() != Reason.NOT_FOUND) {
+        throw e;
+      }
+      match =
+          RunSearch.findByName(all, text, ServerOption.TIMEOUT, Terminal::note)
+              .orElseThrow(
+                  () ->
+                      new BerthException(
+                          e.reason(), e.getMessage() + "; 'berth runs --all' lists them", e));
     }
+    return new FoundRun(RunClient.of(match.server()), match.run());
   }
 
   /**

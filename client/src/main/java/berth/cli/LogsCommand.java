@@ -34,7 +34,7 @@ final class LogsCommand implements Callable<Integer> {
   @Option(names = "--json", description = "Print events as JSON lines (RunEvent).")
   private boolean json;
 
-  @Parameters(paramLabel = "RUN", description = "Run ID or unique prefix.")
+  @Parameters(paramLabel = "RUN", description = "Run ID, unique prefix, or name.")
   private String run;
 
   @Override

@@ -95,7 +95,14 @@ final class RegistryOption {
         variable("XDG_CONFIG_HOME")
             .filter(folder -> !folder.isEmpty())
             .map(Path::of)
-            .orElseGet(() -> Path.of(System.getProperty("user.home"), ".config"));
+            .orElseGet(
+                () ->
+                    Path.of(
+                        // Java knows only the one of the list of users.
+                        variable("HOME")
+                            .filter(folder -> !folder.isEmpty())
+                            .orElse(System.getProperty("user.home")),
+                        ".config"));
     return Stream.of(home.resolve("berth/config.yaml"), systemFile)
         .filter(Files::exists)
         .map(file -> SettingsFile.read(file, new TreeSet<>(Set.of(KEY))).get(KEY))

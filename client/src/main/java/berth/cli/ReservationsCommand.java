@@ -17,12 +17,13 @@ import picocli.CommandLine.Option;
     description = {
       "List reservations and waiting requests.",
       "",
-      "Also shows GPUs that are used or locked by others.",
+      "Without --mine and --user, also shows GPUs that are used or locked by others.",
       "",
     },
-    footer = {"", "Examples:", "  berth reservations", "  berth reservations --server gpu01"})
+    footer = {"", "Examples:", "  berth reservations", "  berth reservations --mine"})
 final class ReservationsCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
+  @Mixin private OwnerOption owner;
 
   @Option(
       names = "--json",
@@ -38,13 +39,34 @@ final class ReservationsCommand implements Callable<Integer> {
           ReservationsCommand::ask,
           (who, response) -> {
             if (json) {
-              Terminal.line(Json.line(response));
+              Terminal.line(Json.line(wanted(response)));
             } else {
-              blocks.print(new ReservationTable(Times.here()).render(response));
+              blocks.print(new ReservationTable(Times.here()).render(wanted(response)));
             }
           });
     }
     return ExitCode.OK;
+  }
+
+  // What others have locked or use has no owner that Berth knows.
+  ListReservationsResponse wanted(ListReservationsResponse response) {
+    if (!owner.given()) {
+      return response;
+    }
+    return response.toBuilder()
+        .clearReservations()
+        .addAllReservations(
+            response.getReservationsList().stream()
+                .filter(reservation -> owner.wants(reservation.getOwner()))
+                .toList())
+        .clearWaiting()
+        .addAllWaiting(
+            response.getWaitingList().stream()
+                .filter(waiting -> owner.wants(waiting.getOwner()))
+                .toList())
+        .clearLockedByOthers()
+        .clearUnreservedUse()
+        .build();
   }
 
   private static ListReservationsResponse ask(Address address) {

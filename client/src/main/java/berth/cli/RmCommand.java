@@ -21,7 +21,10 @@ import picocli.CommandLine.Parameters;
 final class RmCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
 
-  @Parameters(arity = "1..*", paramLabel = "RUN", description = "Run IDs or unique prefixes.")
+  @Parameters(
+      arity = "1..*",
+      paramLabel = "RUN",
+      description = "Run IDs, unique prefixes, or names.")
   private List<String> runs;
 
   @Override

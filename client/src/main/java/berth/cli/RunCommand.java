@@ -63,6 +63,7 @@ import picocli.CommandLine.Spec;
       "  berth run --service tensorflow --gpus 1 train.py --epochs 3",
       "  berth run --image busybox:1.35 -- nproc",
       "  berth run -s tensorflow -g 2 --bundle . --output 'model/*.h5' src/train.py",
+      "  berth run -s tensorflow -g 1 --pip pandas --pip 'scikit-learn<2' train.py",
       "  berth run -d -s tensorflow -g all --time 2h --signal USR1@60 train.py",
       "Exit codes: the program's own, also when killed for exceeding its memory or disk limit (125"
           + " if that is 0); 124 on a time limit or idle GPUs, 125 if Berth failed, 130 after"
@@ -105,6 +106,19 @@ final class RunCommand implements Callable<Integer> {
           "Interpreter of the script, for example 'python3 -u' (default: the service's, else its #!"
               + " line, else by extension: .py, .sh).")
   private Optional<String> interpreter = Optional.empty();
+
+  @Option(
+      names = "--pip",
+      paramLabel = "PACKAGE",
+      description =
+          "Package to 'pip install' before the start; paths are relative to --bundle; repeatable.")
+  private List<String> pip = new ArrayList<>();
+
+  @Option(
+      names = "--requirements",
+      paramLabel = "FILE",
+      description = "Local file of packages to 'pip install -r' before the start.")
+  private Optional<Path> requirements = Optional.empty();
 
   @Option(
       names = {"-o", "--output"},
@@ -169,7 +183,7 @@ final class RunCommand implements Callable<Integer> {
   public Integer call() throws IOException {
     RunCodeRequest request = request().build();
     try (Servers servers = server.servers();
-        ProgramDelivery program = new ProgramDelivery(program(), List.of())) {
+        ProgramDelivery program = delivery()) {
       ServerFilter filter = labels.filter(servers);
       if (servers.registry().isPresent() && reservation.isEmpty()) {
         return runAnywhere(servers.registry().get(), filter, request, program);
@@ -253,10 +267,20 @@ final class RunCommand implements Callable<Integer> {
     if (words.isEmpty() && !surroundings.given()) {
       throw refused("nothing to run: give a script, or a command after --");
     }
+    if (words.isEmpty() && (!pip.isEmpty() || requirements.isPresent())) {
+      throw refused("--pip and --requirements require a script, or a command after --");
+    }
+    if (!outputs.isEmpty() && !detach) {
+      Download.checkWritable(outputDir, "choose another folder with --output-dir");
+    }
     return request;
   }
 
-  Program program() {
+  ProgramDelivery delivery() {
+    return new ProgramDelivery(program(), pip, requirements);
+  }
+
+  private Program program() {
     Program program =
         new Program(
             words,

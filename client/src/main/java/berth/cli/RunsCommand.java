@@ -4,7 +4,9 @@ import berth.client.RunClient;
 import berth.command.ExitCode;
 import berth.rpc.Address;
 import berth.v1.ListRunsResponse;
+import berth.v1.Run;
 import berth.v1.ServerFilter;
+import java.util.List;
 import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
@@ -15,9 +17,10 @@ import picocli.CommandLine.Option;
     name = "runs",
     sortOptions = false,
     description = {"List runs.", ""},
-    footer = {"", "Examples:", "  berth runs", "  berth runs --all"})
+    footer = {"", "Examples:", "  berth runs", "  berth runs --all --mine"})
 final class RunsCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
+  @Mixin private OwnerOption owner;
 
   @Option(
       names = {"-a", "--all"},
@@ -38,18 +41,29 @@ final class RunsCommand implements Callable<Integer> {
           this::ask,
           (who, response) -> {
             if (json) {
-              Terminal.line(Json.line(response));
+              Terminal.line(Json.line(wanted(response)));
             } else {
-              blocks.print(new RunTable(Times.here()).render(response, all));
+              blocks.print(new RunTable(Times.here()).render(wanted(response), all));
             }
           });
     }
     return ExitCode.OK;
   }
 
+  ListRunsResponse wanted(ListRunsResponse response) {
+    if (!owner.given()) {
+      return response;
+    }
+    List<Run> runs =
+        response.getRunsList().stream()
+            .filter(run -> owner.wants(run.getRequest().getOwner()))
+            .toList();
+    return response.toBuilder().clearRuns().addAllRuns(runs).setTotalCount(runs.size()).build();
+  }
+
   private ListRunsResponse ask(Address address) {
     try (RunClient client = RunClient.of(address)) {
-      return all || json
+      return all || json || owner.given()
           ? client.listRuns(ServerOption.TIMEOUT)
           : client.recentRuns(RunTable.LAST_ENDED, ServerOption.TIMEOUT);
     }

@@ -1,10 +1,12 @@
 package berth.client;
 
 import berth.rpc.BerthException;
+import berth.rpc.Reason;
 import berth.v1.DownloadFilesRequest;
 import java.io.IOException;
 import java.io.PipedInputStream;
 import java.io.PipedOutputStream;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.function.Consumer;
 import java.util.function.UnaryOperator;
@@ -56,6 +58,31 @@ public final class Download implements Runnable {
     } catch (IOException e) {
       download.check();
       throw e;
+    }
+  }
+
+  /**
+   * Looks whether files can be written to a folder that is there or will be made, before anything
+   * is done for them.
+   *
+   * @param otherwise what to do if not
+   * @throws BerthException if they cannot
+   */
+  static void checkWritable(Path folder, String otherwise) {
+    Path there = folder.toAbsolutePath().normalize();
+    while (!Files.exists(there)) {
+      there = there.getParent();
+    }
+    boolean isFolder = Files.isDirectory(there);
+    if (!isFolder || !Files.isWritable(there)) {
+      throw new BerthException(
+          Reason.INVALID,
+          "cannot write to "
+              + there
+              + ": "
+              + (isFolder ? "Permission denied" : "Not a directory")
+              + "; "
+              + otherwise);
     }
   }
 

@@ -1,7 +1,9 @@
 package berth.client;
 
 import java.util.List;
+import java.util.Optional;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /** The installation of Python packages before a program starts, in the program's own container. */
 final class PipInstall {
@@ -29,9 +31,15 @@ final class PipInstall {
   /**
    * The words that install packages, into the working folder, and then become the command that
    * follows them. If that fails they say so on standard error and end with 125.
+   *
+   * @param requirements a file beside the code that lists more of them, by its path there
    */
-  static List<String> before(List<String> packages) {
-    String quoted = packages.stream().map(PipInstall::quoted).collect(Collectors.joining(" "));
+  static List<String> before(List<String> packages, Optional<String> requirements) {
+    String quoted =
+        Stream.concat(
+                packages.stream().map(PipInstall::quoted),
+                requirements.stream().map(file -> "-r \"$BERTH_WORK\"/" + quoted(file)))
+            .collect(Collectors.joining(" "));
     return List.of("sh", "-c", SCRIPT.replace("@PACKAGES@", quoted), "berth-pip");
   }
 

@@ -1,10 +1,12 @@
 package berth.client;
 
+import berth.command.FileFailure;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.RunCodeRequest;
 import berth.v1.Source;
 import com.google.protobuf.ByteString;
+import java.io.BufferedInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
@@ -14,6 +16,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.function.Function;
 import java.util.function.UnaryOperator;
+import java.util.regex.Pattern;
 import java.util.stream.Stream;
 
 /**
@@ -28,6 +31,7 @@ public record Program(
     List<String> words, boolean isCommand, Optional<Path> bundle, List<String> interpreter) {
   private static final long MAX_SOURCE_BYTES = 8 << 20;
   private static final int MAX_FIRST_LINE = 255;
+  private static final Pattern SHELL = Pattern.compile("(^|[/\\s])(ba|da|k|z)?sh($|\\s)");
 
   public Program {
     words = List.copyOf(words);
@@ -153,7 +157,40 @@ public record Program(
     return runner.isEmpty() ? byName(script) : runner;
   }
 
-  private static void checkScript(Path script, String otherwise, String hint) {
+  // Shells take the carriage return for a part of each line, and say anything but that.
+  private void checkLineEnds(Path script) {
+    try {
+      List<String> runner = interpreter.isEmpty() ? firstLine(script) : interpreter;
+      boolean forShell =
+          runner.isEmpty()
+              ? script.toString().endsWith(".sh")
+              : runner.stream().anyMatch(word -> SHELL.matcher(word).find());
+      if (forShell && hasWindowsLineEnds(script)) {
+        throw new BerthException(
+            Reason.INVALID,
+            script
+                + " has Windows line ends (CRLF), which shells do not understand; convert it with"
+                + " 'dos2unix "
+                + script
+                + "'");
+      }
+    } catch (IOException e) {
+      throw new BerthException(
+          Reason.INVALID, "the file " + script + " cannot be read: " + FileFailure.why(e), e);
+    }
+  }
+
+  private static boolean hasWindowsLineEnds(Path script) throws IOException {
+    try (InputStream in = new BufferedInputStream(Files.newInputStream(script))) {
+      int before = 0;
+      for (int next; (next = in.read()) >= 0 && next != '\n'; ) {
+        before = next;
+      }
+      return before == '\r';
+    }
+  }
+
+  private void checkScript(Path script, String otherwise, String hint) {
     if (!Files.isRegularFile(script)) {
       throw new BerthException(
           Reason.INVALID, (Files.isDirectory(script) ? script + " is a folder" : otherwise) + hint);
@@ -161,6 +198,7 @@ public record Program(
     if (!Files.isReadable(script)) {
       throw new BerthException(Reason.INVALID, "the file " + script + " cannot be read");
     }
+    checkLineEnds(script);
   }
 
   private List<String> arguments() {

@@ -1,11 +1,16 @@
 package berth.client;
 
+import berth.command.FileFailure;
 import berth.rpc.BerthException;
+import berth.rpc.Reason;
 import berth.v1.Entrypoint;
 import berth.v1.ListServicesResponse;
 import berth.v1.RunCodeRequest;
 import berth.v1.Service;
+import com.google.protobuf.ByteString;
 import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -24,14 +29,24 @@ public final class ProgramDelivery implements AutoCloseable {
 
   private final Program program;
   private final List<String> pip;
+  private final Optional<Path> requirements;
   private final Optional<Bundle> files;
 
   /**
    * @param pip packages of Python that are installed before it starts
    */
   public ProgramDelivery(Program program, List<String> pip) {
+    this(program, pip, Optional.empty());
+  }
+
+  /**
+   * @param pip packages of Python that are installed before it starts
+   * @param requirements a file of this machine that lists more of them, as pip takes it
+   */
+  public ProgramDelivery(Program program, List<String> pip, Optional<Path> requirements) {
     this.program = program;
     this.pip = List.copyOf(pip);
+    this.requirements = requirements;
     this.files = program.bundle().map(Bundle::new);
   }
 
@@ -51,16 +66,20 @@ public final class ProgramDelivery implements AutoCloseable {
       UnaryOperator<String> words)
       throws IOException {
     program.with(words).addTo(request, before(request), name -> interpreter(name, services.get()));
+    if (requirements.isPresent()) {
+      request.putFiles(sent(requirements.get()), content(requirements.get()));
+    }
     if (files.isPresent()) {
       request.setBundle(files.get().upload(client, UPLOAD_PATIENCE));
     }
   }
 
   private List<String> before(RunCodeRequest.Builder request) {
-    if (pip.isEmpty()) {
+    if (pip.isEmpty() && requirements.isEmpty()) {
       return List.of();
     }
-    List<String> before = new ArrayList<>(PipInstall.before(pip));
+    List<String> before =
+        new ArrayList<>(PipInstall.before(pip, requirements.map(ProgramDelivery::sent)));
     if (request.hasEntrypoint()) {
       // It may be what runs the program, rather than what runs any command.
       before.addAll(request.getEntrypoint().getWordsList());
@@ -72,6 +91,22 @@ public final class ProgramDelivery implements AutoCloseable {
       request.setName(name.substring(0, Math.min(name.length(), LONGEST_NAME)));
     }
     return before;
+  }
+
+  // In a folder of its own, so that it replaces nothing of a bundle.
+  private static String sent(Path requirements) {
+    return ".berth-requirements/" + requirements.getFileName();
+  }
+
+  private static ByteString content(Path requirements) {
+    try {
+      return ByteString.copyFrom(Files.readAllBytes(requirements));
+    } catch (IOException e) {
+      throw new BerthException(
+          Reason.INVALID,
+          "cannot read the requirements " + requirements + ": " + FileFailure.why(e),
+          e);
+    }
   }
 
   private static List<String> interpreter(String name, ListServicesResponse services) {

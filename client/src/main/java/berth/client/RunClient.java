@@ -99,6 +99,12 @@ public final class RunClient implements AutoCloseable {
     return oldestFirst(allPages(ListRunsRequest.getDefaultInstance(), timeout));
   }
 
+  /** All runs of a kind, newest first. */
+  public List<Run> listRuns(RunSelection selection, Duration timeout) {
+    return allPages(ListRunsRequest.newBuilder().setSelection(selection).build(), timeout)
+        .getRunsList();
+  }
+
   /** A page of the runs, newest first. */
   public ListRunsResponse listRuns(ListRunsRequest request, Duration timeout) {
     return calling(stub -> within(stub, timeout).listRuns(request));

@@ -29,6 +29,11 @@ public final class RunRequests implements AutoCloseable {
     this.program = new ProgramDelivery(spec.program(), spec.pip());
   }
 
+  /** Whether packages of Python are installed before the program starts. */
+  public boolean installsPackages() {
+    return !spec.pip().isEmpty();
+  }
+
   /** All that is the same for every server: a request without code and command. */
   public RunCodeRequest.Builder request() {
     RunCodeRequest.Builder request =

@@ -9,7 +9,10 @@ import berth.fake.FakeRuns;
 import berth.rpc.Address;
 import berth.v1.ListRunsResponse;
 import berth.v1.Run;
+import berth.v1.RunCodeRequest;
+import berth.v1.RunState;
 import berth.v1.Server;
+import com.google.protobuf.Timestamp;
 import java.util.List;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -55,8 +58,79 @@ class FoundRunTest {
 
     assertThatThrownBy(() -> find("run-6b"))
         .hasMessage(
-            "'run-6b' may begin the name of another run than run-6b1fd2c9aa too: say the whole"
-                + " name; no answer from gone: no berthd at 127.0.0.1:1: Connection refused");
+            "'run-6b' may begin the ID of another run than run-6b1fd2c9aa too: use the whole"
+                + " ID; no answer from gone: no berthd at 127.0.0.1:1: Connection refused");
+  }
+
+  @Test
+  void findsARunByItsName() {
+    registry.servers = List.of(gpu01);
+    runs.runs = runs(run("run-1", "bert", 1, false), run("run-2", "gpt", 2, false));
+
+    assertThat(find("gpt")).isEqualTo("run-2");
+    assertThatThrownBy(() -> find("gp"))
+        .hasMessage("there is no run 'gp'; 'berth runs --all' lists them");
+  }
+
+  @Test
+  void anIdIsStrongerThanAName() {
+    registry.servers = List.of(gpu01);
+    runs.runs = runs(run("run-1", "run-2", 1, false), run("run-23", "x", 2, true));
+
+    assertThat(find("run-2")).isEqualTo("run-23");
+  }
+
+  @Test
+  void ofSeveralWithANameTheUnfinishedOneIsMeantElseTheLast() {
+    registry.servers = List.of(gpu01);
+    runs.runs =
+        runs(
+            run("run-1", "bert", 1, true),
+            run("run-2", "bert", 2, false),
+            run("run-4", "bert", 4, true),
+            run("run-3", "bert", 3, true));
+
+    assertThat(find("bert")).isEqualTo("run-2");
+
+    runs.runs = runs.runs.toBuilder().removeRuns(1).build();
+    assertThat(find("bert")).isEqualTo("run-4");
+  }
+
+  @Test
+  void doesNotGuessAmongUnfinishedRunsWithAName() {
+    registry.servers = List.of(gpu01);
+    runs.runs =
+        runs(
+            run("run-1", "bert", 1, false),
+            run("run-2", "bert", 2, true),
+            run("run-3", "bert", 3, false));
+
+    assertThatThrownBy(() -> find("bert"))
+        .hasMessage("several unfinished runs have the name 'bert'; use an ID: run-3, run-1");
+  }
+
+  @Test
+  void doesNotTakeAnEndedRunByItsNameWhileAServerIsSilent() {
+    registry.servers = List.of(gone, gpu01);
+    runs.runs = runs(run("run-1", "bert", 1, true), run("run-2", "gpt", 2, false));
+
+    assertThat(find("gpt")).isEqualTo("run-2");
+    assertThatThrownBy(() -> find("bert"))
+        .hasMessageStartingWith(
+            "there may be a newer run 'bert' than run-1: use an ID; no answer from gone: ");
+  }
+
+  private static ListRunsResponse runs(Run... runs) {
+    return ListRunsResponse.newBuilder().addAllRuns(List.of(runs)).build();
+  }
+
+  private static Run run(String id, String name, long accepted, boolean ended) {
+    return Run.newBuilder()
+        .setRunId(id)
+        .setRequest(RunCodeRequest.newBuilder().setName(name))
+        .setAcceptedAt(Timestamp.newBuilder().setSeconds(accepted))
+        .setState(ended ? RunState.RUN_STATE_ENDED : RunState.RUN_STATE_RUNNING)
+        .build();
   }
 
   private String find(String text) {

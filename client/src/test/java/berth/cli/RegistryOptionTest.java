@@ -65,6 +65,16 @@ class RegistryOptionTest {
   }
 
   @Test
+  void onesOwnFileIsInTheHomeFolderThatTheVariableNames() throws IOException {
+    variables.remove("XDG_CONFIG_HOME");
+    variables.put("HOME", folder.toString());
+    Files.createDirectories(folder.resolve(".config/berth"));
+    Files.writeString(folder.resolve(".config/berth/config.yaml"), "registry: c:3\n");
+
+    assertThat(parse().named()).contains(List.of(new Address("c", 3)));
+  }
+
+  @Test
   void noneMeansNone() throws IOException {
     own("registry: c");
 

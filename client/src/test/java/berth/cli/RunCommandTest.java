@@ -21,6 +21,7 @@ import berth.v1.Service;
 import berth.v1.UserId;
 import berth.v1.WaitTime;
 import berth.v1.WarningSignal;
+import com.google.protobuf.ByteString;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -210,6 +211,7 @@ class RunCommandTest {
             + " /data:/data:ro",
         "--signal USR1 -- x | 'USR1' is not a signal and a time, such as USR1@60 or USR1@2m",
         "--idle 5@30m -- x | '5@30m' is not a percentage and a time, such as 5%@30m",
+        "--pip numpy --image x | --pip and --requirements require a script, or a command after --",
         "--idle 5%@30 -- x | '30' is not a duration such as 30s, 10m or 1h30m",
         "--idle 5%@500ms -- x | an idle limit of 500 ms asked; it must be a second or more",
         "--idle 101%@30m -- x | an idle limit of 101 % asked; it must be from 1 to 100",
@@ -223,6 +225,92 @@ class RunCommandTest {
       })
   void saysWhatIsWrong(String arguments, String message) {
     assertThatThrownBy(() -> parse(arguments.split(" "))).message().contains(message);
+  }
+
+  @Test
+  void packagesAreInstalledBeforeTheScript() throws Exception {
+    Path requirements = Files.writeString(folder.resolve("needed.txt"), "scipy\n");
+
+    RunCodeRequest request =
+        parse(
+            "-s",
+            "TF",
+            "--pip",
+            "numpy<2",
+            "--requirements",
+            requirements.toString(),
+            script("train.py", ""),
+            "x");
+
+    List<String> words = request.getSource().getInterpreterList();
+    assertThat(words).startsWith("sh", "-c").endsWith("berth-pip", "service-python");
+    assertThat(words.get(2))
+        .contains("pip install", "'numpy<2' -r \"$BERTH_WORK\"/'.berth-requirements/needed.txt'");
+    assertThat(request.getFilesMap())
+        .isEqualTo(Map.of(".berth-requirements/needed.txt", ByteString.copyFromUtf8("scipy\n")));
+    assertThat(request.getCommandList()).containsExactly("x");
+    // Lists show it by what it is, rather than by how pip is called.
+    assertThat(request.getName()).endsWith("train.py x");
+  }
+
+  @Test
+  void packagesAreInstalledBeforeACommand() throws Exception {
+    RunCodeRequest request =
+        parse("--image", "python:3.12", "--pip", "numpy", "--", "pytest", "-x");
+
+    assertThat(request.getCommandList()).startsWith("sh", "-c").endsWith("pytest", "-x");
+    assertThat(request.getFilesMap()).isEmpty();
+  }
+
+  @Test
+  void aFileOfRequirementsThatIsNotThereIsNamed() throws Exception {
+    Path missing = folder.resolve("none.txt");
+    String script = script("train.py", "");
+
+    assertThatThrownBy(() -> parse("--requirements", missing.toString(), script))
+        .hasMessage("cannot read the requirements " + missing + ": No such file or directory");
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      value = {
+        "train.sh | echo a",
+        "train | #!/bin/sh",
+        "train.py | #!/usr/bin/env bash",
+        "train | #!/usr/bin/env -S bash -e",
+      })
+  void aShellScriptWithWindowsLineEndsIsRefused(String name, String firstLine) throws Exception {
+    String script = script(name, firstLine + "\r\necho b\r\n");
+
+    assertThatThrownBy(() -> parse("--image", "x", script))
+        .hasMessage(
+            script
+                + " has Windows line ends (CRLF), which shells do not understand; convert it with"
+                + " 'dos2unix "
+                + script
+                + "'");
+  }
+
+  @Test
+  void otherScriptsMayHaveWindowsLineEnds() throws Exception {
+    assertThat(parse("--image", "x", script("a.py", "print()\r\n")).hasSource()).isTrue();
+    assertThat(parse("--image", "x", script("b", "#!/usr/bin/python3\r\n")).hasSource()).isTrue();
+    assertThat(parse("--image", "x", script("c.sh", "echo '\r'\n")).hasSource()).isTrue();
+    assertThat(parse("--image", "x", "--interpreter", "perl", script("d.sh", "1;\r\n")).hasSource())
+        .isTrue();
+  }
+
+  @Test
+  void outputsThatCannotBeWrittenAreRefusedBeforeTheRun() throws Exception {
+    String file = script("file", "");
+
+    assertThatThrownBy(() -> parse("-o", "m", "--output-dir", file + "/a/b", "--image", "x"))
+        .hasMessage(
+            "cannot write to "
+                + file
+                + ": Not a directory; choose another folder with --output-dir");
+    parse("-o", "m", "--output-dir", folder + "/a/b", "--image", "x");
   }
 
   @Test
@@ -246,7 +334,7 @@ class RunCommandTest {
     RunCodeRequest.Builder request = run.request();
     try (FakeRuns server = new FakeRuns();
         RunClient client = RunClient.of(server.address());
-        ProgramDelivery program = new ProgramDelivery(run.program(), List.of())) {
+        ProgramDelivery program = run.delivery()) {
       server.onUpload = answer -> new Upload(answer, true);
       program.complete(request, client, () -> TENSORFLOW, UnaryOperator.identity());
     }

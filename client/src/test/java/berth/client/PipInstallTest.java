@@ -9,6 +9,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -48,6 +49,16 @@ class PipInstallTest {
             "[it's $HOME]",
             "[-r]",
             "[a b.txt]");
+  }
+
+  @Test
+  void callsPipWithAFileBesideTheCodeWhereverTheProgramWorks() throws Exception {
+    python("shift 7; for word; do echo \"[$word]\"; done");
+
+    Ended ended = run(List.of("numpy"), Optional.of("sub/it's.txt"), Map.of(), "true");
+
+    assertThat(ended.err.lines())
+        .containsExactly("[.berth-packages]", "[numpy]", "[-r]", "[" + work + "/sub/it's.txt]");
   }
 
   @Test
@@ -115,15 +126,25 @@ class PipInstallTest {
 
   private Ended run(List<String> packages, Map<String, String> env, String... program)
       throws Exception {
+    return run(packages, Optional.empty(), env, program);
+  }
+
+  private Ended run(
+      List<String> packages,
+      Optional<String> requirements,
+      Map<String, String> env,
+      String... program)
+      throws Exception {
     // A shell that writes down its process, which it then is no longer.
     List<String> words = new ArrayList<>(List.of("sh", "-c", "echo $$ >../pid; exec \"$@\"", "sh"));
-    words.addAll(PipInstall.before(packages));
+    words.addAll(PipInstall.before(packages, requirements));
     words.addAll(List.of(program));
     ProcessBuilder builder =
         new ProcessBuilder(words)
             .directory(work.toFile())
             .redirectError(folder.resolve("err").toFile());
     builder.environment().remove("PYTHONPATH");
+    builder.environment().put("BERTH_WORK", work.toString());
     builder.environment().put("PATH", folder.resolve("bin") + ":" + System.getenv("PATH"));
     builder.environment().putAll(env);
     Process process = builder.start();

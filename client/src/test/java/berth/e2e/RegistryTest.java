@@ -293,7 +293,10 @@ class RegistryTest {
   void aServerIsKnownByItsName() {
     assertThat(berth("server", "drain", "--server", "gpu03").out())
         .isEqualTo(gpu03.daemon().address() + ": draining, 0 reservations held\n");
-    assertThat(berth("server", "undrain", "--server", "gpu03").exitCode()).isZero();
+    assertThat(berth("server", "undrain", "gpu03").out())
+        .isEqualTo(gpu03.daemon().address() + ": serving, 0 reservations held\n");
+    assertThat(berth("server", "drain", "--server", "gpu03", "gpu03").err())
+        .isEqualTo("berth: server given twice: gpu03 and --server\n");
     assertThat(berth("server", "drain").err())
         .isEqualTo("berth: no server given: use --server HOST[:PORT] or --server NAME\n");
   }

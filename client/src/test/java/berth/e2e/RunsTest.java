@@ -290,7 +290,7 @@ class RunsTest {
     assertThat(result.err())
         .isEqualTo(
             """
-            berth: 'run' begins the names of several runs: run-234, run-1, run-12
+            berth: 'run' begins the IDs of several runs: run-234, run-1, run-12
             berth: there is no run 'nope'; 'berth runs --all' lists them
             """);
     assertThat(result.exitCode()).isEqualTo(125);

@@ -2,12 +2,15 @@ package berth.command;
 
 import berth.rpc.BerthException;
 import berth.rpc.PlainText;
+import java.io.IOException;
 import java.io.PrintWriter;
+import java.io.UncheckedIOException;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
 import java.util.function.UnaryOperator;
+import java.util.stream.IntStream;
 import picocli.CommandLine;
 import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.UnmatchedArgumentException;
@@ -15,6 +18,8 @@ import picocli.CommandLine.UnmatchedArgumentException;
 /** Runs a command with errors of one line and exit codes as docker has them. */
 public final class CommandRunner {
   static final String STACK_TRACE = "--stacktrace";
+
+  private static final int MOST_WRONG_LETTERS = 2;
 
   private final CommandLine command;
   private ConfigFile config;
@@ -98,6 +103,10 @@ public final class CommandRunner {
     } else if (e instanceof BerthException) {
       // It may be the message of a server, which may be anybody's.
       err.println(name + ": " + PlainText.clean(String.valueOf(e.getMessage())));
+    } else if (e instanceof IOException || e instanceof UncheckedIOException) {
+      // A full disk, or a folder that is not writable: nothing that a stack trace explains.
+      IOException why = (IOException) (e instanceof IOException ? e : e.getCause());
+      err.println(name + ": " + PlainText.clean(FileFailure.words(why)));
     } else {
       err.println(
           name
@@ -134,11 +143,29 @@ public final class CommandRunner {
     if (e.getCommandLine().getSubcommands().isEmpty()) {
       return "unexpected argument '" + word + "'";
     }
-    List<String> similar = unmatched.getSuggestions();
+    // picocli always finds something that it calls similar.
+    Optional<String> similar =
+        unmatched.getSuggestions().stream().filter(known -> isMisspelled(word, known)).findFirst();
     return "unknown command '"
         + word
         + "'"
-        + (similar.isEmpty() ? "" : "; did you mean '" + similar.get(0) + "'?");
+        + similar.map(known -> "; did you mean '" + known + "'?").orElse("");
+  }
+
+  /** Whether two letters at most are wrong, missing or too many. */
+  private static boolean isMisspelled(String word, String known) {
+    int[] row = IntStream.rangeClosed(0, known.length()).toArray();
+    for (int i = 1; i <= word.length(); i++) {
+      int diagonal = row[0];
+      row[0] = i;
+      for (int j = 1; j <= known.length(); j++) {
+        int above = row[j];
+        int replaced = diagonal + (word.charAt(i - 1) == known.charAt(j - 1) ? 0 : 1);
+        row[j] = Math.min(replaced, 1 + Math.min(above, row[j - 1]));
+        diagonal = above;
+      }
+    }
+    return row[known.length()] <= MOST_WRONG_LETTERS;
   }
 
   private static String firstLine(String message) {

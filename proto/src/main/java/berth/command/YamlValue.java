@@ -3,8 +3,6 @@ package berth.command;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import java.io.IOException;
-import java.nio.charset.CharacterCodingException;
-import java.nio.file.AccessDeniedException;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
@@ -56,19 +54,9 @@ public final class YamlValue {
       throw new BerthException(Reason.INVALID, "there is no " + what + " " + file, e);
     } catch (IOException e) {
       throw new BerthException(
-          Reason.INVALID, "cannot read the " + what + " " + file + ": " + why(e), e);
+          Reason.INVALID, "cannot read the " + what + " " + file + ": " + FileFailure.why(e), e);
     }
     return parse(file.toString(), text);
-  }
-
-  // What these say of themselves is of no use to people.
-  private static String why(IOException failure) {
-    if (failure instanceof AccessDeniedException) {
-      return "Permission denied";
-    }
-    return failure instanceof CharacterCodingException
-        ? "it is not text in UTF-8"
-        : failure.getMessage();
   }
 
   /**

@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.io.UncheckedIOException;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -178,6 +179,30 @@ class CommandRunnerTest {
   }
 
   @Test
+  void anUnknownCommandIsNamedWithTheOneThatWasMeant() {
+    assertThat(runGroup("frobnicate")).isEqualTo(ExitCode.BERTH_FAILED);
+    assertThat(runGroup("drian")).isEqualTo(ExitCode.BERTH_FAILED);
+    assertThat(err)
+        .hasToString(
+            """
+            sample: unknown command 'frobnicate'
+            Try 'sample --help'.
+            sample: unknown command 'drian'; did you mean 'drain'?
+            Try 'sample --help'.
+            """);
+  }
+
+  private int runGroup(String... args) {
+    return CommandRunner.run(
+        new SampleCommand(work),
+        line ->
+            line.addSubcommand("drain", new SampleCommand(work))
+                .addSubcommand("generate-completion", new SampleCommand(work))
+                .setErr(new PrintWriter(err, true)),
+        args);
+  }
+
+  @Test
   void passesOnTheExitCodeOfTheWork() {
     work = () -> 42;
     assertThat(run()).isEqualTo(42);
@@ -192,11 +217,26 @@ class CommandRunnerTest {
 
   @Test
   void anUnexpectedFailureIsOneLine() {
-    work = failing(new IOException("disk on fire"));
+    work = failing(new IllegalStateException("on fire"));
     assertThat(run()).isEqualTo(ExitCode.BERTH_FAILED);
     assertThat(err)
         .hasToString(
-            "sample: unexpected: java.io.IOException: disk on fire (--stacktrace shows where)\n");
+            "sample: unexpected: java.lang.IllegalStateException: on fire (--stacktrace shows"
+                + " where)\n");
+  }
+
+  @Test
+  void aFullDiskIsASentence() {
+    work = failing(new IOException("No space left on device"));
+    assertThat(run()).isEqualTo(ExitCode.BERTH_FAILED);
+    work =
+        failing(
+            new UncheckedIOException(
+                new FileSystemException("model.h5", null, "No space left on device")));
+    assertThat(run()).isEqualTo(ExitCode.BERTH_FAILED);
+    assertThat(err)
+        .hasToString(
+            "sample: No space left on device\nsample: model.h5: No space left on device\n");
   }
 
   @Test

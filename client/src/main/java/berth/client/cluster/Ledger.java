@@ -164,6 +164,16 @@ final class Ledger {
     return of.getAttempts(of.getAttemptsCount() - 1);
   }
 
+  /** How long the last start of a task has been running; not at all if it has not started. */
+  synchronized Duration ranFor(TaskName task) {
+    TaskAttempt attempt = attempt(task);
+    Duration time =
+        attempt.hasStartedAt()
+            ? Duration.between(Messages.instant(attempt.getStartedAt()), clock.instant())
+            : Duration.ZERO;
+    return time.isNegative() ? Duration.ZERO : time;
+  }
+
   /** How many of the last starts of a task ended soon, the very last included. */
   synchronized int quickEnds(TaskName task) {
     List<TaskAttempt> attempts = task(task).getAttemptsList();

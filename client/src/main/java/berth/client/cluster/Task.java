@@ -4,6 +4,7 @@ import berth.client.FollowedRun;
 import berth.client.RunRequests;
 import berth.client.cluster.Hosts.Host;
 import berth.client.cluster.TaskResult.End;
+import berth.command.ExitCode;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
 import berth.rpc.Reason;
@@ -414,7 +415,11 @@ final class Task {
     if (stopped().isPresent() && code != 0) {
       return result(stopped().get(), OptionalInt.of(code), stopped().get().words());
     }
-    return result(End.FINISHED, OptionalInt.of(code), code == 0 ? "" : "exit code " + code);
+    String why =
+        code == ExitCode.BERTH_FAILED && requests.installsPackages()
+            ? "exit code " + code + ": pip could not install its packages, see its output"
+            : code == 0 ? "" : "exit code " + code;
+    return result(End.FINISHED, OptionalInt.of(code), why);
   }
 
   private TaskResult stoppedBeforeStart() {
@@ -464,7 +469,7 @@ final class Task {
         end,
         code,
         why,
-        exited == null ? Duration.ZERO : Messages.duration(exited.getWallTime()),
+        exited == null ? ledger.ranFor(name) : Messages.duration(exited.getWallTime()),
         attempt.getNumber());
   }
 }

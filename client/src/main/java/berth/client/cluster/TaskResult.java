@@ -70,7 +70,8 @@ public record TaskResult(
         + server
         + " "
         + switch (end) {
-          case FINISHED -> "ended with exit code " + exitCode.orElse(-1);
+          case FINISHED ->
+              "ended with " + (why.isEmpty() ? "exit code " + exitCode.orElse(-1) : why);
           case TIME_LIMIT -> "was ended because its time was over";
           case NOT_STARTED, UNSTARTABLE -> "could not be started: " + why;
           case OUT_OF_MEMORY -> "ran out of memory: " + why;

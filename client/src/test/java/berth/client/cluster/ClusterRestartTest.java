@@ -249,6 +249,25 @@ class ClusterRestartTest {
   }
 
   @Test
+  void thatPipFailedIsSaid() throws Exception {
+    ClusterRequest.Builder request =
+        ClusterRequest.named("test")
+            .all(task -> task.command("true").pip(List.of("nope")))
+            .task("worker", 1, worker -> worker.gpus(1))
+            .restart(RestartPolicy.NEVER)
+            .policy(policy);
+    try (Cluster cluster = start(request)) {
+      started(cluster);
+      exit(a, "worker:0", 125);
+
+      assertThat(result(cluster).why())
+          .isEqualTo(
+              "worker:0 on a ended with exit code 125: pip could not install its packages, see its"
+                  + " output");
+    }
+  }
+
+  @Test
   void whenAServerIsLostAllStartAgainElsewhere() throws Exception {
     FakeServer c = group.server("c", FakeGroup.AT_ONCE, FakeGroup.AT_ONCE);
     try (Cluster cluster = start(workers(RestartPolicy.ON_FAILURE))) {

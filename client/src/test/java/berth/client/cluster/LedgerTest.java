@@ -2,56 +2,42 @@ package berth.client.cluster;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.v1.ClusterPhase;
+import berth.rpc.Messages;
 import berth.v1.ClusterStatus;
 import berth.v1.TaskAttempt;
-import berth.v1.TaskEnd;
 import berth.v1.TaskStatus;
 import java.time.Clock;
-import java.util.ArrayList;
-import java.util.List;
+import java.time.Duration;
+import java.time.Instant;
+import java.time.ZoneOffset;
 import org.junit.jupiter.api.Test;
 
 class LedgerTest {
-  private static final TaskName WORKER = new TaskName("worker", 0);
-  private final List<ClusterStatus> saved = new ArrayList<>();
+  private static final Instant START = Instant.parse("2026-03-04T05:06:07Z");
 
   @Test
-  void aStartOfWhichNobodyKnowsIsTriedAgainUnderTheSameId() {
+  void aTaskOfWhichNothingIsHeardAnyMoreRanSinceItsStart() {
+    TaskAttempt started = TaskAttempt.newBuilder().setStartedAt(Messages.timestamp(START)).build();
+
+    assertThat(ranFor(started, START.plusSeconds(90))).isEqualTo(Duration.ofSeconds(90));
+    // The clock may have been set back.
+    assertThat(ranFor(started, START.minusSeconds(90))).isZero();
+    assertThat(ranFor(TaskAttempt.getDefaultInstance(), START)).isZero();
+  }
+
+  private static Duration ranFor(TaskAttempt attempt, Instant now) {
     Ledger ledger =
-        after(TaskAttempt.newBuilder().setRequestId("r1").setEnd(TaskEnd.TASK_END_NOT_STARTED));
-
-    ledger.again(WORKER);
-
-    assertThat(ledger.attempt(WORKER).getRequestId()).isEqualTo("r1");
-    assertThat(ledger.attempt(WORKER).getNumber()).isEqualTo(2);
-    assertThat(saved).isNotEmpty();
-  }
-
-  @Test
-  void aRunThatTheServerTookIsFollowedByAnotherOne() {
-    for (TaskEnd end : List.of(TaskEnd.TASK_END_NOT_STARTED, TaskEnd.TASK_END_FINISHED)) {
-      Ledger ledger =
-          after(TaskAttempt.newBuilder().setRequestId("r1").setRunId("run-1").setEnd(end));
-
-      ledger.again(WORKER);
-
-      assertThat(ledger.attempt(WORKER).getRequestId()).isNotEmpty().isNotEqualTo("r1");
-    }
-  }
-
-  private Ledger after(TaskAttempt.Builder first) {
-    ClusterStatus begun =
-        ClusterStatus.newBuilder()
-            .setPhase(ClusterPhase.CLUSTER_PHASE_RUNNING)
-            .addTasks(TaskStatus.newBuilder().setType("worker").addAttempts(first.setNumber(1)))
-            .build();
-    Ledger ledger = Ledger.supervised(saved::add, begun, Clock.systemUTC());
+        Ledger.supervised(
+            status -> {},
+            ClusterStatus.newBuilder()
+                .addTasks(TaskStatus.newBuilder().setType("worker").addAttempts(attempt))
+                .build(),
+            Clock.fixed(now, ZoneOffset.UTC));
     ledger.begin(
-        ClusterRequest.named("line")
-            .all(run -> run.command("true"))
-            .task("worker", 1, run -> {})
+        ClusterRequest.named("test")
+            .all(task -> task.command("true"))
+            .task("worker", 1, worker -> worker.gpus(1))
             .build());
-    return ledger;
+    return ledger.ranFor(new TaskName("worker", 0));
   }
 }

@@ -430,7 +430,8 @@ public final class Runs implements AutoCloseable {
   }
 
   void cancel(String id, Owner by, boolean force) {
-    find(id).stop(new Stop(ExitReason.CANCELLED, "cancelled by " + by), force);
+    String who = by.user().isEmpty() ? "" : " by " + (by.host().isEmpty() ? by.user() : by);
+    find(id).stop(new Stop(ExitReason.CANCELLED, "cancelled" + who), force);
   }
 
   /**
@@ -498,12 +499,13 @@ public final class Runs implements AutoCloseable {
     return spool;
   }
 
-  /** Writes files of a run that is over as a tar. */
+  /** Writes files of a run as a tar; as they are just now if its program works. */
   void download(String id, List<String> paths, OutputStream out) {
     Run run = find(id);
-    if (!run.over()) {
+    // Until then its code is being brought.
+    if (!run.over() && run.view().started().isEmpty()) {
       throw new BerthException(
-          Reason.CONFLICT, id + " has not ended; its files can be had when it has");
+          Reason.CONFLICT, id + " has not started; its files can be copied once it has");
     }
     List<String> wanted = paths.isEmpty() ? run.spec().outputs() : paths;
     if (wanted.isEmpty()) {

@@ -1,5 +1,6 @@
 package berth.server.run;
 
+import berth.command.FileFailure;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import java.io.UncheckedIOException;
@@ -61,7 +62,9 @@ final class ServerTrouble {
     if (failure instanceof UncheckedIOException e) {
       return Optional.of(
           new BerthException(
-              Reason.UNAVAILABLE, "the server cannot prepare it: " + e.getCause(), e));
+              Reason.UNAVAILABLE,
+              "the server cannot prepare it: " + FileFailure.words(e.getCause()),
+              e));
     }
     if (failure instanceof OutOfMemoryError e) {
       return Optional.of(

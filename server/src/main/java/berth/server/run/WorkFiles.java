@@ -3,6 +3,7 @@ package berth.server.run;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.run.mount.MountPoints;
+import berth.server.run.mount.PinnedPath;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.ByteBuffer;
@@ -14,6 +15,7 @@ import java.nio.file.FileVisitResult;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
+import java.nio.file.NotLinkException;
 import java.nio.file.Path;
 import java.nio.file.SecureDirectoryStream;
 import java.nio.file.SimpleFileVisitor;
@@ -33,9 +35,9 @@ import org.apache.commons.compress.archivers.tar.TarArchiveOutputStream;
 import org.apache.commons.compress.archivers.tar.TarConstants;
 
 /**
- * The folders in which strangers' programs have worked. What is in them may be made to lead
- * elsewhere, so folders are walked through by descriptors, never by paths, and links are never
- * followed.
+ * The folders in which strangers' programs have worked, or work at this moment. What is in them may
+ * be made to lead elsewhere, so folders are walked through by descriptors, never by paths, and
+ * links are never followed.
  */
 public final class WorkFiles {
   private static final int MAX_DEPTH = BundleTar.MAX_DEPTH;
@@ -53,7 +55,8 @@ public final class WorkFiles {
   /**
    * Writes what matches {@link PathPatterns}, folders with all that is in them, as a tar to {@code
    * out}, which stays open. Links are written as links; what is neither file, folder nor link is
-   * left out, and so is what vanishes meanwhile.
+   * left out, and so is what vanishes or becomes something else meanwhile. A file that shrinks
+   * while it is read is filled up with zeros, one that grows is cut off.
    *
    * @throws BerthException before anything is written, INVALID for a pattern that leads out of the
    *     folder, NOT_FOUND for one that matches nothing; at any time, DENIED for what this server
@@ -63,7 +66,7 @@ public final class WorkFiles {
     PathPatterns patterns = new PathPatterns(texts);
     Set<PathPatterns.Place> start = patterns.start();
     Set<Integer> found = new HashSet<>();
-    try (SecureDirectoryStream<Path> top = open(folder)) {
+    try (OpenFolder top = OpenFolder.of(PinnedPath.folder(folder))) {
       find(patterns, top, "", start, found);
     } catch (DirectoryIteratorException e) {
       throw e.getCause();
@@ -78,9 +81,9 @@ public final class WorkFiles {
     tar.setLongFileMode(TarArchiveOutputStream.LONGFILE_POSIX);
     tar.setBigNumberMode(TarArchiveOutputStream.BIGNUMBER_POSIX);
     tar.setAddPaxHeadersForNonAsciiNames(true);
-    try (SecureDirectoryStream<Path> top = open(folder)) {
+    try (OpenFolder top = OpenFolder.of(PinnedPath.folder(folder))) {
       boolean all = start.stream().anyMatch(patterns::isComplete);
-      new Packing(folder, patterns, tar).pack(top, "", start, all);
+      new Packing(patterns, tar).pack(top, "", start, all);
     } catch (DirectoryIteratorException e) {
       throw e.getCause();
     }
@@ -183,7 +186,7 @@ public final class WorkFiles {
   /** Finds out which patterns match anything, and looks no further than it takes. */
   private static void find(
       PathPatterns patterns,
-      SecureDirectoryStream<Path> folder,
+      OpenFolder folder,
       String path,
       Set<PathPatterns.Place> places,
       Set<Integer> found)
@@ -193,7 +196,7 @@ public final class WorkFiles {
       return;
     }
     checkDepth(path);
-    for (Path child : folder) {
+    for (Path child : folder.names) {
       String name = child.getFileName().toString();
       Set<PathPatterns.Place> below = patterns.below(places, name);
       below.removeIf(place -> found.contains(place.pattern()));
@@ -207,7 +210,7 @@ public final class WorkFiles {
                   .filter(patterns::isComplete)
                   .forEach(place -> found.add(place.pattern()));
               if (attributes.isDirectory()) {
-                try (var inside = openBelow(folder, child.getFileName())) {
+                try (OpenFolder inside = folder.below(child.getFileName())) {
                   find(patterns, inside, path + name + "/", below, found);
                 }
               }
@@ -221,18 +224,18 @@ public final class WorkFiles {
   }
 
   /** Visits what is there under a name, unless it vanishes or is something that tars leave out. */
-  private static void visit(
-      SecureDirectoryStream<Path> folder, Path name, String path, Visitor visitor)
+  private static void visit(OpenFolder folder, Path name, String path, Visitor visitor)
       throws IOException {
     try {
       PosixFileAttributes attributes =
           folder
+              .names
               .getFileAttributeView(name, PosixFileAttributeView.class, LinkOption.NOFOLLOW_LINKS)
               .readAttributes();
       if (!attributes.isOther()) {
         visitor.visit(attributes);
       }
-    } catch (NoSuchFileException e) {
+    } catch (NoSuchFileException | NotLinkException e) {
       // It was there a moment ago.
     } catch (AccessDeniedException e) {
       throw new BerthException(
@@ -252,14 +255,50 @@ public final class WorkFiles {
     }
   }
 
+  /** A folder that stays the same one while it is read. */
+  private static final class OpenFolder implements AutoCloseable {
+    private final PinnedPath pinned;
+    private final SecureDirectoryStream<Path> names;
+
+    private OpenFolder(PinnedPath pinned) throws IOException {
+      this.pinned = pinned;
+      this.names = secure(pinned.path());
+    }
+
+    /**
+     * @throws NoSuchFileException if it is none, or not any more
+     */
+    static OpenFolder of(PinnedPath pinned) throws IOException {
+      try {
+        // A pipe would be waited for.
+        if (!Files.isDirectory(pinned.path())) {
+          throw new NoSuchFileException(pinned.path().toString());
+        }
+        return new OpenFolder(pinned);
+      } catch (IOException | RuntimeException e) {
+        pinned.close();
+        throw e;
+      }
+    }
+
+    OpenFolder below(Path name) throws IOException {
+      return of(pinned.below(name));
+    }
+
+    @Override
+    public void close() throws IOException {
+      try (pinned) {
+        names.close();
+      }
+    }
+  }
+
   private static final class Packing {
-    private final Path folder;
     private final PathPatterns patterns;
     private final TarArchiveOutputStream tar;
     private final ByteBuffer buffer = ByteBuffer.allocate(1 << 16);
 
-    Packing(Path folder, PathPatterns patterns, TarArchiveOutputStream tar) {
-      this.folder = folder;
+    Packing(PathPatterns patterns, TarArchiveOutputStream tar) {
       this.patterns = patterns;
       this.tar = tar;
     }
@@ -268,14 +307,10 @@ public final class WorkFiles {
      * @param path of {@code inside}, from the top, with a slash at its end; empty at the top
      * @param chosen whether all in here is wanted, because a folder around it is
      */
-    void pack(
-        SecureDirectoryStream<Path> inside,
-        String path,
-        Set<PathPatterns.Place> places,
-        boolean chosen)
+    void pack(OpenFolder inside, String path, Set<PathPatterns.Place> places, boolean chosen)
         throws IOException {
       checkDepth(path);
-      for (Path child : inside) {
+      for (Path child : inside.names) {
         Path name = child.getFileName();
         Set<PathPatterns.Place> below = patterns.below(places, name.toString());
         boolean wanted = chosen || below.stream().anyMatch(patterns::isComplete);
@@ -290,7 +325,7 @@ public final class WorkFiles {
                   put(inside, name, childPath, attributes);
                 }
                 if (attributes.isDirectory()) {
-                  try (var deeper = openBelow(inside, name)) {
+                  try (OpenFolder deeper = inside.below(name)) {
                     pack(deeper, childPath + "/", below, wanted);
                   }
                 }
@@ -299,26 +334,35 @@ public final class WorkFiles {
       }
     }
 
-    private void put(
-        SecureDirectoryStream<Path> inside, Path name, String path, PosixFileAttributes attributes)
+    private void put(OpenFolder inside, Path name, String path, PosixFileAttributes attributes)
         throws IOException {
       if (attributes.isDirectory()) {
         putHeader(new TarArchiveEntry(path + "/", TarConstants.LF_DIR), attributes);
+        tar.closeArchiveEntry();
       } else if (attributes.isSymbolicLink()) {
         TarArchiveEntry entry = new TarArchiveEntry(path, TarConstants.LF_SYMLINK);
-        // Java reads links by path only. Should a folder on it become a link just now, then it is
-        // the text of another link that is told, and nothing that the link points to.
-        entry.setLinkName(Files.readSymbolicLink(folder.resolve(path)).toString());
+        Path link = inside.pinned.path().resolve(name);
+        entry.setLinkName(Files.readSymbolicLink(link).toString());
         putHeader(entry, attributes);
+        tar.closeArchiveEntry();
       } else {
-        try (SeekableByteChannel file =
-            inside.newByteChannel(
-                name, Set.of(StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS))) {
-          TarArchiveEntry entry = new TarArchiveEntry(path, TarConstants.LF_NORMAL);
-          entry.setSize(file.size());
-          putHeader(entry, attributes);
-          putContent(file, entry.getSize());
+        try (PinnedPath pinned = inside.pinned.below(name)) {
+          putFile(pinned.path(), path, attributes);
         }
+      }
+    }
+
+    private void putFile(Path pinned, String path, PosixFileAttributes attributes)
+        throws IOException {
+      // Only now it is certain: a running program may have replaced it by a pipe.
+      if (!Files.isRegularFile(pinned)) {
+        throw new NoSuchFileException(path);
+      }
+      try (SeekableByteChannel file = Files.newByteChannel(pinned, StandardOpenOption.READ)) {
+        TarArchiveEntry entry = new TarArchiveEntry(path, TarConstants.LF_NORMAL);
+        entry.setSize(file.size());
+        putHeader(entry, attributes);
+        putContent(file, entry.getSize());
       }
       tar.closeArchiveEntry();
     }
@@ -419,14 +463,6 @@ public final class WorkFiles {
       view.setPermissions(Permissions.of(mode | OWNER_ALL));
     }
     return folder;
-  }
-
-  /** Opens a folder that may have been replaced by a link, which is then refused. */
-  private static SecureDirectoryStream<Path> open(Path folder) throws IOException {
-    Path absolute = folder.toAbsolutePath();
-    try (SecureDirectoryStream<Path> parent = secure(absolute.getParent())) {
-      return openBelow(parent, absolute.getFileName());
-    }
   }
 
   private static SecureDirectoryStream<Path> openBelow(

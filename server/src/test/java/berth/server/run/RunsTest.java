@@ -30,6 +30,7 @@ import berth.v1.Source;
 import berth.v1.UserId;
 import berth.v1.WaitTime;
 import com.google.protobuf.ByteString;
+import java.io.ByteArrayOutputStream;
 import java.io.FileInputStream;
 import java.io.IOException;
 import java.io.RandomAccessFile;
@@ -169,6 +170,49 @@ class RunsTest {
     assertThat(((RunSpec.Code.Source) spec.code()).content()).isEmpty();
     assertThat(spec.files()).containsOnlyKeys("file");
     assertThat(spec.files().get("file")).isEmpty();
+  }
+
+  @Test
+  void filesCanBeHadWhileTheProgramRuns() throws Exception {
+    Run run = submit("echo half >model; while [ ! -e go ]; do sleep 0.05; done; echo all >>model");
+    awaitPhase(run, Phase.RUNNING);
+    Path work = run.folder().work();
+    await().atMost(PATIENCE).until(() -> Files.exists(work.resolve("model")));
+    await().atMost(PATIENCE).until(() -> Files.size(work.resolve("model")) == 5);
+
+    assertThat(download(run, "model")).isEqualTo(Map.of("model", "half\n"));
+
+    Files.createFile(work.resolve("go"));
+    end(run);
+    assertThat(download(run, "model")).isEqualTo(Map.of("model", "half\nall\n"));
+  }
+
+  @Test
+  void filesCannotBeHadBeforeTheProgramStarts() {
+    Run first = submit("sleep 100");
+    awaitPhase(first, Phase.RUNNING);
+    Run second = submit("echo never");
+
+    assertThatThrownBy(() -> download(second, "."))
+        .hasMessage(second.id() + " has not started; its files can be copied once it has");
+  }
+
+  private Map<String, String> download(Run run, String path) throws IOException {
+    ByteArrayOutputStream out = new ByteArrayOutputStream();
+    runs.download(run.id(), List.of(path), out);
+    return Tars.read(out.toByteArray());
+  }
+
+  @Test
+  void whoCancelsWithoutANameIsNotShownAsOne() {
+    for (Owner by : List.of(new Owner("", ""), new Owner("", "laptop"))) {
+      Run run = submit("sleep 100");
+      runs.cancel(run.id(), by, true);
+      assertThat(end(run).message()).endsWith("was cancelled");
+    }
+    Run run = submit("sleep 100");
+    runs.cancel(run.id(), new Owner("ada", ""), true);
+    assertThat(end(run).message()).endsWith("was cancelled by ada");
   }
 
   @Test

@@ -163,7 +163,8 @@ class ServerTroubleTest {
       assertThat(ServerTrouble.of(new BerthException(Reason.UNAVAILABLE, "x", never))).isEmpty();
     }
     IOException later = new FileSystemException("x", null, "No space left on device");
-    assertThat(ServerTrouble.of(new UncheckedIOException(later))).isPresent();
+    assertThat(ServerTrouble.of(new UncheckedIOException(later)).orElseThrow())
+        .hasMessage("the server cannot prepare it: x: No space left on device");
     assertThat(ServerTrouble.of(new BerthException(Reason.CONFLICT, "x"))).isEmpty();
   }
 

@@ -1,5 +1,6 @@
 package berth.server.run;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
@@ -7,7 +8,9 @@ import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
+import java.io.FilterOutputStream;
 import java.io.IOException;
+import java.io.OutputStream;
 import java.net.StandardProtocolFamily;
 import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
@@ -184,6 +187,58 @@ class WorkFilesTest {
       assertThat(tar(".")).containsKey("train.py").doesNotContainKeys("pipe", "socket");
     }
     assertThatThrownBy(() -> tar("pipe")).hasMessageStartingWith("there is no 'pipe'");
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {0, 10, 500_000})
+  void aFileThatChangesItsSizeWhileItIsReadBreaksNothing(int newSize) throws IOException {
+    Path model = file("large/model", "x".repeat(300_000));
+    file("large/other", "y".repeat(1000));
+    ByteArrayOutputStream out = new ByteArrayOutputStream();
+    OutputStream changing =
+        new FilterOutputStream(out) {
+          private boolean changed;
+
+          @Override
+          public void write(byte[] bytes, int offset, int length) throws IOException {
+            out.write(bytes, offset, length);
+            // Its size has been announced by now.
+            if (!changed && new String(bytes, offset, length, UTF_8).contains("xxx")) {
+              changed = true;
+              Files.writeString(model, "z".repeat(newSize));
+            }
+          }
+        };
+
+    WorkFiles.tar(work, List.of("large"), changing);
+
+    Map<String, String> packed = Tars.read(out.toByteArray());
+    assertThat(packed).containsOnlyKeys("large/", "large/model", "large/other");
+    assertThat(packed.get("large/model")).hasSize(300_000).startsWith("xxx");
+    assertThat(packed.get("large/other")).isEqualTo("y".repeat(1000));
+  }
+
+  @Test
+  @Timeout(60)
+  void aProgramThatSwapsItsFilesAllTheTimeNeitherLeadsOutNorKeepsItWaiting() throws Exception {
+    file("swap/a", "mine");
+    Files.createDirectory(work.resolve("swap/folder"));
+    Process swapping =
+        new ProcessBuilder(
+                "sh",
+                "-c",
+                "while :; do rm -rf a; mkfifo a; rm a; ln -s ../../outside/secret a; rm a; mkdir a;"
+                    + " echo mine >a/b; rm -rf a; ln -s ../../outside a; rm a; echo mine >a; done")
+            .directory(work.resolve("swap").toFile())
+            .redirectError(ProcessBuilder.Redirect.DISCARD)
+            .start();
+    try {
+      for (int i = 0; i < 300; i++) {
+        assertThat(tar("swap")).containsKey("swap/folder/").doesNotContainValue("secret");
+      }
+    } finally {
+      swapping.destroyForcibly().waitFor();
+    }
   }
 
   @Test

@@ -45,6 +45,8 @@ interface MountCalls extends Library {
 
   int openat(int folder, String name, int flags) throws LastErrorException;
 
+  int openat(int folder, byte[] name, int flags) throws LastErrorException;
+
   int close(int fd) throws LastErrorException;
 
   int mkdir(String path, int mode) throws LastErrorException;

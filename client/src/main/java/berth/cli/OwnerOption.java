@@ -1,0 +1,39 @@
+package berth.cli;
+
+import berth.client.ThisUser;
+import berth.v1.Owner;
+import picocli.CommandLine.ArgGroup;
+import picocli.CommandLine.Option;
+
+/** The options of lists that say whose entries are shown. */
+final class OwnerOption {
+  @ArgGroup private Whose whose = new Whose();
+
+  /** One of two ways to say it. */
+  static final class Whose {
+    @Option(names = "--mine", description = "Only your own: of this user on this machine.")
+    private boolean mine;
+
+    @Option(names = "--user", paramLabel = "NAME[@HOST]", description = "Only those of this user.")
+    private String user = "";
+  }
+
+  /** Whether only some are wanted. */
+  boolean given() {
+    return whose.mine || !whose.user.isEmpty();
+  }
+
+  /** Whether what belongs to {@code owner} is wanted. */
+  boolean wants(Owner owner) {
+    if (whose.mine) {
+      return name(owner).equals(name(ThisUser.owner()));
+    }
+    return whose.user.isEmpty()
+        || whose.user.equals(owner.getUser())
+        || whose.user.equals(name(owner));
+  }
+
+  private static String name(Owner owner) {
+    return owner.getUser() + "@" + owner.getHost();
+  }
+}
