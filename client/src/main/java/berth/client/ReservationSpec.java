@@ -22,7 +22,7 @@ import java.util.Set;
  * }</pre>
  *
  * @param purpose what for, in a few words that others see
- * @param gpus how many GPUs of one server; -1: all of it
+ * @param gpus how many GPUs of one server; {@link RunSpec#ALL_GPUS}: all of it
  * @param gpuModel part of the name that each must have; empty: any
  * @param minGpuMemoryBytes free memory that each must have
  * @param ports how many TCP ports of the same server
@@ -51,7 +51,7 @@ public record ReservationSpec(
     labels = Map.copyOf(labels);
     servers = Set.copyOf(servers);
     exclude = Set.copyOf(exclude);
-    check(gpus >= -1, gpus + " GPUs asked; ask for 0 or more, or -1 for all of one server");
+    check(gpus >= RunSpec.ALL_GPUS, RunSpec.negative(gpus));
     check(
         gpus != 0 || gpuModel.isEmpty() && minGpuMemoryBytes == 0,
         "a model and a memory of GPUs choose among GPUs, and none are asked for");
@@ -116,9 +116,20 @@ public record ReservationSpec(
       return this;
     }
 
-    /** So many GPUs of one server; -1: all that are healthy. */
+    /**
+     * So many GPUs of one server.
+     *
+     * @throws BerthException INVALID if the number is negative
+     */
     public Builder gpus(int count) {
+      check(count >= 0, RunSpec.negative(count));
       this.gpus = count;
+      return this;
+    }
+
+    /** All healthy GPUs of one server. */
+    public Builder allGpus() {
+      this.gpus = RunSpec.ALL_GPUS;
       return this;
     }
 

@@ -1,6 +1,7 @@
 package berth.client;
 
 import berth.command.DurationConverter;
+import berth.command.GpuOptions;
 import berth.command.SizeConverter;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
@@ -30,7 +31,7 @@ import picocli.CommandLine.TypeConversionException;
  * @param pip packages of Python that are installed before it starts, as {@code pip install} takes
  *     them; paths are below the files that are sent along
  * @param env variables
- * @param gpus how many GPUs; -1: all of one server
+ * @param gpus how many GPUs; {@link #ALL_GPUS}: all of one server
  * @param gpuModel part of the name that each must have; empty: any
  * @param minGpuMemoryBytes free memory that each must have
  * @param memoryBytes the most memory that it may use, and the least that must be free; 0: any
@@ -69,6 +70,8 @@ public record RunSpec(
     Map<String, String> labels,
     Set<String> servers,
     Set<String> exclude) {
+  /** In place of a number of GPUs: all of one server. */
+  public static final int ALL_GPUS = GpuOptions.ALL;
 
   /**
    * A folder of the server that the program sees.
@@ -110,7 +113,7 @@ public record RunSpec(
     exclude = Set.copyOf(exclude);
     entrypoint = entrypoint.map(List::copyOf);
     check(service.isEmpty() || image.isEmpty(), "both a service and an image are named: which?");
-    check(gpus >= -1, gpus + " GPUs asked; ask for 0 or more, or -1 for all of one server");
+    check(gpus >= ALL_GPUS, negative(gpus));
     check(
         gpus != 0 || gpuModel.isEmpty() && minGpuMemoryBytes == 0,
         "a model and a memory of GPUs choose among GPUs, and none are asked for");
@@ -156,6 +159,10 @@ public record RunSpec(
 
   public static Builder builder() {
     return new Builder();
+  }
+
+  static String negative(int gpus) {
+    return "number of GPUs must not be negative: " + gpus + " (use allGpus() for all)";
   }
 
   private static void check(boolean right, String otherwise) {
@@ -266,9 +273,25 @@ public record RunSpec(
       return this;
     }
 
-    /** So many GPUs of one server; -1: all that are healthy. */
+    /**
+     * So many GPUs of one server.
+     *
+     * @throws BerthException INVALID if the number is negative
+     */
     public Builder gpus(int count) {
+      check(count >= 0, negative(count));
       this.gpus = count;
+      return this;
+    }
+
+    /** The same for a number that may be {@link #ALL_GPUS}, as options and files are read. */
+    public Builder gpusOrAll(int count) {
+      return count == ALL_GPUS ? allGpus() : gpus(count);
+    }
+
+    /** All healthy GPUs of one server. */
+    public Builder allGpus() {
+      this.gpus = ALL_GPUS;
       return this;
     }
 

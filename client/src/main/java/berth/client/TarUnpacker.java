@@ -1,6 +1,7 @@
 package berth.client;
 
 import berth.rpc.BerthException;
+import berth.rpc.ByteSize;
 import berth.rpc.PlainText;
 import berth.rpc.Reason;
 import java.io.BufferedInputStream;
@@ -214,7 +215,7 @@ public final class TarUnpacker {
       for (int length; (length = content.read(buffer)) >= 0; ) {
         bytes += length;
         if (bytes > limits.bytes) {
-          throw exceeded("unpacks to more than " + limits.bytes + " bytes");
+          throw exceeded("unpacks to more than " + ByteSize.text(limits.bytes));
         }
         out.write(buffer, 0, length);
       }

@@ -263,7 +263,7 @@ class TarTest {
     add("b", "x".repeat(1_001));
 
     assertThatThrownBy(this::unpack)
-        .hasMessage("will not unpack all of it: the tar unpacks to more than 10000 bytes");
+        .hasMessage("will not unpack all of it: the tar unpacks to more than 9.8 KiB");
     assertThat(target.toFile().list()).containsExactly("a");
   }
 

@@ -90,10 +90,7 @@ class RegistryTest {
             row(gpu03, "gpu03", "0/1 free", "draining"));
     assertThat(some.out().lines()).hasSize(2).last().asString().startsWith("gpu02 ");
     assertThat(none.err())
-        .isEqualTo(
-            "berth: no server of the registry "
-                + registry.address()
-                + " is one of those asked for\n");
+        .isEqualTo("berth: no server has such GPUs; see 'berth gpus'\n");
     assertThat(none.exitCode()).isEqualTo(125);
     assertThat(berth("servers", "--json").out().lines())
         .hasSize(3)

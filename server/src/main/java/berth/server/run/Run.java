@@ -1,6 +1,7 @@
 package berth.server.run;
 
 import berth.rpc.BerthException;
+import berth.rpc.ByteSize;
 import berth.rpc.Reason;
 import berth.server.reservation.Lifetime;
 import berth.server.reservation.Reservation;
@@ -1033,7 +1034,7 @@ final class Run {
             stopUnlessOver(
                 new Stop(
                     ExitReason.DISK_LIMIT,
-                    "it has written " + used + " bytes, " + limit + " are allowed (--work-limit)"));
+                    "it has written "+ ByteSize.text(used)+ ", "+ ByteSize.text(limit)+ " are allowed (--work-limit)"));
           }
         });
   }

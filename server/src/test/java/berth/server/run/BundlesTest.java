@@ -190,7 +190,7 @@ class BundlesTest {
     refuses(
         Files.readAllBytes(tar),
         Reason.EXHAUSTED,
-        "the bundle unpacks to 4294967297 bytes or more, this server allows 4194304");
+        "the bundle unpacks to 4 GiB or more, this server allows 4 MiB");
   }
 
   static Stream<Arguments> refused() {
@@ -347,7 +347,7 @@ class BundlesTest {
     try (Upload upload = bundles.begin("0".repeat(64))) {
       upload.write(ByteBuffer.allocate(600_000));
       assertThatThrownBy(() -> upload.write(ByteBuffer.allocate(600_000)))
-          .hasMessage("the bundle has 1200000 bytes or more, this server allows 1048576")
+          .hasMessage("the bundle has more than the 1 MiB that this server allows")
           .extracting("reason")
           .isEqualTo(Reason.EXHAUSTED);
     }
@@ -360,7 +360,7 @@ class BundlesTest {
     refuses(
         Tars.gzip(tar),
         Reason.EXHAUSTED,
-        "the bundle unpacks to 5242880 bytes or more, this server allows 4194304");
+        "the bundle unpacks to 5 MiB or more, this server allows 4 MiB");
   }
 
   @Test
@@ -372,7 +372,7 @@ class BundlesTest {
     refuses(
         Arrays.copyOf(tar, 512),
         Reason.EXHAUSTED,
-        "the bundle unpacks to 8589934591 bytes or more, this server allows 4194304");
+        "the bundle unpacks to 8 GiB or more, this server allows 4 MiB");
   }
 
   @ParameterizedTest

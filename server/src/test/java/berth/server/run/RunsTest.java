@@ -798,7 +798,7 @@ class RunsTest {
 
     assertThat(end(run).reason()).isEqualTo(ExitReason.DISK_LIMIT);
     assertThat(end(run).message())
-        .matches("it has written \\d+ bytes, 1048576 are allowed \\(--work-limit\\)");
+        .matches("it has written [\\d.]+ [KM]iB, 1 MiB are allowed \\(--work-limit\\)");
   }
 
   /** Its file has no name any more, but is still there. */
