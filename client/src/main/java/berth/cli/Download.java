@@ -3,6 +3,7 @@ package berth.cli;
 import berth.client.RunClient;
 import berth.client.TarUnpacker;
 import berth.rpc.BerthException;
+import berth.rpc.Reason;
 import berth.v1.DownloadFilesRequest;
 import java.io.IOException;
 import java.io.PipedInputStream;
@@ -30,7 +31,7 @@ final class Download implements Runnable {
    * Unpacks the files of {@code request} into {@code folder}, and returns how many there were.
    *
    * @param rename as {@link TarUnpacker#unpack} takes it
-   * @param limits what the server may make of this disk
+   * @param limit what the server may make of this disk
    * @param notes told of what was left out
    * @throws BerthException if they cannot be had, or cannot be unpacked safely
    */
@@ -39,7 +40,7 @@ final class Download implements Runnable {
       RunClient client,
       DownloadFilesRequest request,
       UnaryOperator<String> rename,
-      TarUnpacker.Limits limits,
+      DownloadLimit limit,
       Consumer<String> notes)
       throws IOException {
     PipedInputStream tar = new PipedInputStream(PIPE_BYTES);
@@ -49,10 +50,15 @@ final class Download implements Runnable {
     thread.start();
     // Closing the pipe ends the thread at its next write.
     try (tar) {
-      TarUnpacker.Unpacked unpacked = TarUnpacker.unpack(tar, folder, rename, limits);
+      TarUnpacker.Unpacked unpacked = 
+          TarUnpacker.unpack(tar, folder, rename, limit.limits(), limit.existing());
       download.check();
       unpacked.leftOut().forEach(what -> notes.accept("left out " + what));
       return unpacked.files();
+    } catch (BerthException e) {
+      throw e.reason() == Reason.ALREADY_EXISTS
+          ? new BerthException(e.reason(), e.getMessage() + "; use --force to overwrite", e)
+          : e;
     } catch (IOException e) {
       download.check();
       throw e;

@@ -324,6 +324,26 @@ class TarTest {
     tar.closeArchiveEntry();
   }
 
+  @Test
+  void keepsAFileThatExistsIfAskedTo() throws Exception {
+    Files.createDirectories(target);
+    Files.writeString(target.resolve("a"), "mine");
+    file("a", "theirs");
+    tar.close();
+
+    assertThatThrownBy(
+            () ->
+                TarUnpacker.unpack(
+                    new ByteArrayInputStream(bytes.toByteArray()),
+                    target,
+                    name -> name,
+                    LIMITS,
+                    TarUnpacker.Existing.KEEP))
+        .hasMessage(target.resolve("a") + " exists");
+    assertThat(target.resolve("a")).hasContent("mine");
+    assertThat(target).isDirectoryNotContaining(path -> !path.endsWith("a"));
+  }
+
   private Unpacked unpack() throws IOException {
     tar.close();
     return TarUnpacker.unpack(

@@ -193,7 +193,7 @@ class RegistryTest {
     assertThat(run("--gpus", "5").err())
         .isEqualTo("berth: 5 GPUs asked, no server has more than 4 healthy ones\n");
     assertThat(run("--label", "room=none").err())
-        .isEqualTo("berth: none of the 3 servers is one of those asked for\n");
+        .isEqualTo("berth: no server has the label room=none; there are room=gpu01, room=gpu02, room=gpu03\n");
     assertThat(Installed.berth("run", "--registry", "127.0.0.1:1", "--", "true").err())
         .isEqualTo(
             "berth: no registry at 127.0.0.1:1: Connection refused; start berth-registry there,"

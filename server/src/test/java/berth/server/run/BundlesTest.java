@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import berth.rpc.BerthException;
+import berth.rpc.ByteSize;
 import berth.rpc.Reason;
 import berth.server.run.Bundles.Bundle;
 import berth.server.run.Bundles.Upload;
@@ -636,9 +637,9 @@ class BundlesTest {
     assertThatThrownBy(() -> upload(new Tars().file("b", "x").bytes()))
         .hasMessage(
             "an upload is refused: the bundles on this server have "
-                + first.length
-                + " bytes and would have more than the "
-                + (first.length + 100)
+                + ByteSize.text(first.length)
+                + " and would have more than the "
+                + ByteSize.text(first.length + 100)
                 + " that are allowed (--keep-bytes); old ones are deleted when nobody needs them");
   }
 
