@@ -37,28 +37,41 @@ final class ServerOption {
 
   @Mixin private RegistryOption registry = new RegistryOption();
 
+  private final Address local;
+
+  ServerOption() {
+    this(LOCAL);
+  }
+
+  /**
+   * @param local the server that is asked if nothing leads to any other
+   */
+  ServerOption(Address local) {
+    this.local = local;
+  }
+
   /** Those that were named, else those of the registry, else the one of this machine. */
   Servers servers() {
     List<Address> given = given();
     if (!given.isEmpty()) {
       return Servers.given(given);
     }
-    return registry.find().map(Servers::of).orElseGet(this::local);
+    return registry.find().map(Servers::of).orElseGet(this::ofThisMachine);
   }
 
   // Nothing was said that leads there, so a bare "connection refused" would explain nothing.
-  private Servers local() {
-    if (!listens(LOCAL)) {
+  private Servers ofThisMachine() {
+    if (!listens(local)) {
       throw new BerthException(
           Reason.UNAVAILABLE,
           (registry.named().isPresent()
                   ? "the registry is set to 'none'"
                   : "no registry found on the local network")
               + ", and no berthd runs on this machine ("
-              + LOCAL
+              + local
               + "): use --registry HOST or --server HOST, or set BERTH_REGISTRY");
     }
-    return Servers.given(List.of(LOCAL));
+    return Servers.given(List.of(local));
   }
 
   private static boolean listens(Address address) {

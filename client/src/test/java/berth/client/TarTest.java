@@ -328,7 +328,7 @@ class TarTest {
   void keepsAFileThatExistsIfAskedTo() throws Exception {
     Files.createDirectories(target);
     Files.writeString(target.resolve("a"), "mine");
-    file("a", "theirs");
+    add("a", "theirs");
     tar.close();
 
     assertThatThrownBy(

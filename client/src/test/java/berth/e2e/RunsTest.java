@@ -351,10 +351,8 @@ class RunsTest {
     assertThat(copy("log", mine)).isEqualTo(new Result(125, "", "berth: " + exists));
     assertThat(copy("log", missing.resolve("log")))
         .isEqualTo(new Result(125, "", "berth: no folder " + missing + "; create it first\n"));
-    String[] run = {
-      "run", "--image", "x", "-o", "log", "--output-dir", into.toString(), "--", "true"
-    };
-    assertThat(berth(run)).isEqualTo(new Result(125, "", "berth: --output log: " + exists));
+    String[] run = {"--image", "x", "-o", "log", "--output-dir", into.toString(), "--", "true"};
+    assertThat(berth("run", run)).isEqualTo(new Result(125, "", "berth: --output log: " + exists));
     assertThat(server.asked).isEmpty();
     assertThat(mine).hasContent("mine");
     assertThat(missing).doesNotExist();
