@@ -61,7 +61,8 @@ final class CpCommand implements Callable<Integer> {
     boolean intoFolder = Files.isDirectory(destination);
     if (!intoFolder && path.matches(".*[*?\\[{].*")) {
       throw new BerthException(
-          Reason.INVALID, "the pattern " + path + " needs a folder as DEST: " + destination + " is none");
+          Reason.INVALID,
+          "the pattern " + path + " needs a folder as DEST: " + destination + " is none");
     }
     Path absolute = destination.toAbsolutePath().normalize();
     if (!intoFolder && !Files.isDirectory(absolute.getParent())) {

@@ -15,6 +15,7 @@ import java.util.function.UnaryOperator;
 /** Fetches files of a run and unpacks them while they come, so that no disk holds them twice. */
 final class Download implements Runnable {
   private static final int PIPE_BYTES = 1 << 20;
+  private static final long END_MILLIS = 5000;
 
   private final RunClient client;
   private final DownloadFilesRequest request;
@@ -48,9 +49,8 @@ final class Download implements Runnable {
     Thread thread = new Thread(download, "download");
     thread.setDaemon(true);
     thread.start();
-    // Closing the pipe ends the thread at its next write.
     try (tar) {
-      TarUnpacker.Unpacked unpacked = 
+      TarUnpacker.Unpacked unpacked =
           TarUnpacker.unpack(tar, folder, rename, limit.limits(), limit.existing());
       download.check();
       unpacked.leftOut().forEach(what -> notes.accept("left out " + what));
@@ -62,6 +62,18 @@ final class Download implements Runnable {
     } catch (IOException e) {
       download.check();
       throw e;
+    } finally {
+      end(thread);
+    }
+  }
+
+  // The caller closes the connection next, which the thread must not use any more.
+  private static void end(Thread thread) {
+    thread.interrupt();
+    try {
+      thread.join(END_MILLIS);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
     }
   }
 

@@ -25,7 +25,8 @@ final class LocalOutputs {
   /**
    * @param folder where they are put
    * @param patterns which files, by paths below the working folder of the run
-   * @throws BerthException if the folder is none and cannot become one, or a file would be overwritten and must not
+   * @throws BerthException if the folder is none and cannot become one, or a file would be
+   *     overwritten and must not
    */
   static void check(Path folder, List<String> patterns, boolean overwrite) throws IOException {
     Path parent = folder.toAbsolutePath().normalize().getParent();

@@ -92,7 +92,10 @@ final class Servers implements AutoCloseable {
 
   private String whyNone(ServerFilter filter) {
     String problem =
-        registry.get().findGpus(FindGpusRequest.newBuilder().setFilter(filter).build()).getProblem();
+        registry
+            .get()
+            .findGpus(FindGpusRequest.newBuilder().setFilter(filter).build())
+            .getProblem();
     // Of a filter, only the number of free GPUs means nothing to that question.
     return problem.isEmpty()
         ? "no server has " + filter.getMinFreeGpus() + " such GPUs free; see 'berth gpus'"

@@ -99,11 +99,7 @@ public final class TarUnpacker {
    * @throws BerthException also ALREADY_EXISTS if one exists that is to be kept
    */
   public static Unpacked unpack(
-      InputStream tar,
-      Path folder,
-      UnaryOperator<String> rename,
-      Limits limits,
-      Existing existing)
+      InputStream tar, Path folder, UnaryOperator<String> rename, Limits limits, Existing existing)
       throws IOException {
     if (!Files.isDirectory(folder)) {
       Files.createDirectories(folder);

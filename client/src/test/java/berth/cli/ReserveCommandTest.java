@@ -39,8 +39,7 @@ class ReserveCommandTest {
       registry.find(FakeRegistry.candidate(gone, true));
       System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
 
-      CommandRunner.run(
-          new BerthCommand(), "reserve", "--registry", registry.address().toString());
+      CommandRunner.run(new BerthCommand(), "reserve", "--registry", registry.address().toString());
     } finally {
       System.setErr(before);
     }

@@ -18,8 +18,8 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * Answers calls that are meant for the other of the two daemons. They are as unknown as any, and the
- * caller learns who answers, so that it can tell a wrong address from an old daemon.
+ * Answers calls that are meant for the other of the two daemons. They are as unknown as any, and
+ * the caller learns who answers, so that it can tell a wrong address from an old daemon.
  */
 final class OtherDaemon extends HandlerRegistry {
   /** The trailer with the name of the daemon. */
@@ -76,7 +76,8 @@ final class OtherDaemon extends HandlerRegistry {
           Metadata trailers = new Metadata();
           trailers.put(WHO, self);
           call.close(
-              Status.UNIMPLEMENTED.withDescription("Method not found: " + method.getFullMethodName()),
+              Status.UNIMPLEMENTED.withDescription(
+                  "Method not found: " + method.getFullMethodName()),
               trailers);
           return new ServerCall.Listener<>() {};
         });

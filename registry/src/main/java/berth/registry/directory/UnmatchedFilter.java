@@ -133,6 +133,8 @@ final class UnmatchedFilter {
 
   private static String named(Collection<String> names) {
     String some = names.stream().limit(MOST_NAMED).collect(Collectors.joining(", "));
-    return names.size() <= MOST_NAMED ? some : some + " and " + (names.size() - MOST_NAMED) + " more";
+    return names.size() <= MOST_NAMED
+        ? some
+        : some + " and " + (names.size() - MOST_NAMED) + " more";
   }
 }

@@ -158,7 +158,8 @@ class PlacementTest {
     assertThat(problem(ServerFilter.newBuilder().setService("TensorFlow").putLabels("room", "xyz")))
         .isEqualTo("no server has the label room=xyz; there are room=b12");
     assertThat(problem(ServerFilter.newBuilder().putLabels("rom", "b12")))
-        .isEqualTo("no server has the label rom=b12, nor any other label 'rom'; see 'berth servers'");
+        .isEqualTo(
+            "no server has the label rom=b12, nor any other label 'rom'; see 'berth servers'");
     assertThat(problem(ServerFilter.newBuilder().putLabels("room", "b12").putLabels("a", "1")))
         .isEqualTo("no server has the labels a=1, room=b12; see 'berth servers'");
     assertThat(problem(ServerFilter.newBuilder().addNames("c")))

@@ -324,7 +324,10 @@ final class BundleTar {
   private BerthException tooLarge(long found) {
     return new BerthException(
         Reason.EXHAUSTED,
-        "the bundle unpacks to "+ ByteSize.text(found)+ " or more, this server allows "+ ByteSize.text(maxBytes));
+        "the bundle unpacks to "
+            + ByteSize.text(found)
+            + " or more, this server allows "
+            + ByteSize.text(maxBytes));
   }
 
   private static BerthException tooMany() {

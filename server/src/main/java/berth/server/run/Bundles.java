@@ -321,7 +321,9 @@ final class Bundles {
       if (next > limits.packed) {
         throw new BerthException(
             Reason.EXHAUSTED,
-            "the bundle has more than the " + ByteSize.text(limits.packed) + " that this server allows");
+            "the bundle has more than the "
+                + ByteSize.text(limits.packed)
+                + " that this server allows");
       }
       take(data.remaining());
       bytes = next;

@@ -99,7 +99,8 @@ public record Limits(
       throw invalid(processes.getAsLong() + " processes asked; ask for 1 or more");
     }
     if (sharedMemory.isPresent() && sharedMemory.getAsLong() < 1) {
-      throw invalid(ByteSize.text(sharedMemory.getAsLong()) + " of shared memory asked; ask for 1 or more");
+      throw invalid(
+          ByteSize.text(sharedMemory.getAsLong()) + " of shared memory asked; ask for 1 or more");
     }
   }
 

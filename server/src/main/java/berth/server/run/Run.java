@@ -1034,7 +1034,11 @@ final class Run {
             stopUnlessOver(
                 new Stop(
                     ExitReason.DISK_LIMIT,
-                    "it has written "+ ByteSize.text(used)+ ", "+ ByteSize.text(limit)+ " are allowed (--work-limit)"));
+                    "it has written "
+                        + ByteSize.text(used)
+                        + ", "
+                        + ByteSize.text(limit)
+                        + " are allowed (--work-limit)"));
           }
         });
   }

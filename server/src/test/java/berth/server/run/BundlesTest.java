@@ -657,7 +657,8 @@ class BundlesTest {
       try (Upload second = bundles.begin("1".repeat(64))) {
         second.write(ByteBuffer.wrap(half));
         assertThatThrownBy(() -> first.write(ByteBuffer.wrap(new byte[1])))
-            .hasMessageStartingWith("an upload is refused: the bundles on this server have 97.7 KiB");
+            .hasMessageStartingWith(
+                "an upload is refused: the bundles on this server have 97.7 KiB");
       }
       first.write(ByteBuffer.wrap(half));
     }
