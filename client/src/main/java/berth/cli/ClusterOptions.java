@@ -283,7 +283,7 @@ final class ClusterOptions {
   }
 
   private void sayForTrainer(RunSpec.Builder run) {
-    gpus.ifPresent(run::gpus);
+    gpus.ifPresent(run::gpusOrAll);
     memory.ifPresent(run::memory);
     keepAlive.idle().ifPresent(run::idle);
   }

@@ -27,7 +27,8 @@ import picocli.CommandLine.Spec;
       "",
       "Paths are relative to the run's working folder. As with docker cp, files go into DEST if it"
           + " is a folder, else DEST is the new name. RUN:. copies everything. Patterns such as"
-          + " 'model/*.h5' need a folder as DEST.",
+          + " 'model/*.h5' need a folder as DEST. Missing folders before DEST are not created, and"
+          + " files are overwritten only with --force.",
       "",
     },
     footer = {
@@ -62,10 +63,22 @@ final class CpCommand implements Callable<Integer> {
     boolean intoFolder = Files.isDirectory(destination);
     if (!intoFolder && path.matches(".*[*?\\[{].*")) {
       throw new BerthException(
-          Reason.INVALID, "the pattern " + path + " wants a folder: " + destination + " is none");
+          Reason.INVALID,
+          "the pattern " + path + " needs a folder as DEST: " + destination + " is none");
     }
     Path absolute = destination.toAbsolutePath().normalize();
+    if (!intoFolder && !Files.isDirectory(absolute.getParent())) {
+      throw new BerthException(
+          Reason.INVALID, "no folder " + absolute.getParent() + "; create it first");
+    }
     boolean renamed = !intoFolder && !path.isEmpty();
+    if (!intoFolder && Files.exists(destination) && (!renamed || !limit.force())) {
+      throw new BerthException(
+          Reason.ALREADY_EXISTS,
+          renamed
+              ? destination + " exists; use --force to overwrite"
+              : destination + " is not a folder");
+    }
     Path folder = renamed ? absolute.getParent() : absolute;
     Download.checkWritable(folder, "choose another DEST");
     try (Servers servers = server.servers();
@@ -84,7 +97,7 @@ final class CpCommand implements Callable<Integer> {
               found.client(),
               request,
               renamed ? replacing(path, absolute.getFileName().toString()) : below(parent(path)),
-              limit.limits(),
+              limit,
               Terminal::note);
       Terminal.note(files + (files == 1 ? " file" : " files"));
     }

@@ -14,6 +14,18 @@ final class DownloadLimit {
       description = "Download at most this much, for example 500g (default: 100g).")
   private long bytes;
 
+  @Option(names = "--force", description = "Overwrite local files.")
+  private boolean force;
+
+  /** Whether local files may be overwritten. */
+  boolean force() {
+    return force;
+  }
+
+  TarUnpacker.Existing existing() {
+    return force ? TarUnpacker.Existing.REPLACE : TarUnpacker.Existing.KEEP;
+  }
+
   TarUnpacker.Limits limits() {
     return TarUnpacker.Limits.bytes(bytes);
   }

@@ -3,16 +3,40 @@ package berth.cli;
 import berth.client.PlacementListener;
 import berth.rpc.BerthException;
 import berth.v1.Server;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.Map;
+import java.util.Set;
 import java.util.function.Consumer;
 
 /**
- * Says where a request goes.
- *
- * @param onPassed is called when a server has not taken it, before the next is asked
+ * Says where a request goes. Refusals are said when another server takes it: if none does, the
+ * failure has them all.
  */
-record PlacementNotes(Consumer<String> notes, Runnable onPassed) implements PlacementListener {
+final class PlacementNotes implements PlacementListener {
+  private final Consumer<String> notes;
+  private final Runnable onPassed;
+  // The servers by what they said, which is often the same.
+  private final Map<String, Set<String>> refusals = new LinkedHashMap<>();
+
+  /**
+   * @param onPassed is called when a server has not taken it, before the next is asked
+   */
+  PlacementNotes(Consumer<String> notes, Runnable onPassed) {
+    this.notes = notes;
+    this.onPassed = onPassed;
+  }
+
   @Override
   public void placed(Server server, boolean waits) {
+    refusals.forEach(
+        (why, names) ->
+            notes.accept(
+                String.join(", ", names)
+                    + (names.size() == 1 ? " does" : " do")
+                    + " not take it: "
+                    + why));
+    refusals.clear();
     String name = Servers.name(server);
     notes.accept(
         waits
@@ -23,6 +47,8 @@ record PlacementNotes(Consumer<String> notes, Runnable onPassed) implements Plac
   @Override
   public void passed(Server server, BerthException why) {
     onPassed.run();
-    notes.accept(Servers.name(server) + " does not take it: " + why.getMessage());
+    refusals
+        .computeIfAbsent(why.getMessage(), message -> new LinkedHashSet<>())
+        .add(Servers.name(server));
   }
 }

@@ -167,7 +167,8 @@ final class RunCommand implements Callable<Integer> {
       paramLabel = "SCRIPT|COMMAND",
       hideParamSyntax = true,
       description =
-          "Local script, or after -- a command in the image (default: the image's own command).")
+          "Local script, or after -- a command in the image (default: the image's own command,"
+              + " which is announced).")
   private List<String> words = new ArrayList<>();
 
   private CommandSpec spec;
@@ -182,6 +183,12 @@ final class RunCommand implements Callable<Integer> {
   @Override
   public Integer call() throws IOException {
     RunCodeRequest request = request().build();
+    if (!outputs.isEmpty() && !detach) {
+      LocalOutputs.check(outputDir, outputs, outputLimit.force());
+    }
+    if (!quiet && !json) {
+      notes().forEach(Terminal::note);
+    }
     try (Servers servers = server.servers();
         ProgramDelivery program = delivery()) {
       ServerFilter filter = labels.filter(servers);
@@ -291,6 +298,33 @@ final class RunCommand implements Callable<Integer> {
     return program;
   }
 
+  /** What may be a mistake in the command line. */
+  List<String> notes() {
+    if (words.isEmpty()) {
+      return List.of("no script or command given: running the image's own command");
+    }
+    if (followDashes(spec, words)) {
+      return List.of();
+    }
+    List<String> ours =
+        words.stream()
+            .skip(1)
+            .takeWhile(word -> !word.equals("--"))
+            .map(word -> word.split("=", 2)[0])
+            .filter(word -> word.startsWith("--") || word.equals("-g"))
+            .filter(word -> spec.optionsMap().containsKey(word))
+            .distinct()
+            .toList();
+    return ours.isEmpty()
+        ? List.of()
+        : List.of(
+            "warning: "
+                + String.join(", ", ours)
+                + " after "
+                + words.get(0)
+                + " goes to the script, not to berth; options of berth come before the script");
+  }
+
   /** Whether the last words of a command line stand after {@code --}. */
   static boolean followDashes(CommandSpec spec, List<String> words) {
     // Everything after the first word is one of them, so what stands before that tells.
@@ -347,7 +381,7 @@ final class RunCommand implements Callable<Integer> {
   private void fetchOutputs(RunClient client, RunView view) throws IOException {
     DownloadFilesRequest request = DownloadFilesRequest.newBuilder().setRunId(view.runId()).build();
     try {
-      Download.into(outputDir, client, request, file -> file, outputLimit.limits(), view::note);
+      Download.into(outputDir, client, request, file -> file, outputLimit, view::note);
     } catch (BerthException e) {
       throw new BerthException(
           e.reason(),

@@ -1,6 +1,7 @@
 package berth.cli;
 
 import berth.rpc.BerthException;
+import berth.rpc.ByteSize;
 import berth.rpc.Reason;
 import berth.v1.ExitReason;
 import berth.v1.Pulling;
@@ -137,8 +138,8 @@ final class RunView implements Consumer<RunEvent> {
         unlessQuiet(
             stream
                 + " is at its limit of "
-                + event.getTruncated().getKeptBytes()
-                + " bytes: the server drops the rest, and the program goes on");
+                + ByteSize.text(event.getTruncated().getKeptBytes())
+                + ": the server drops the rest, and the program goes on");
       }
       case EXITED -> ended(event.getExited());
       case ACCEPTED, EVENT_NOT_SET -> {}

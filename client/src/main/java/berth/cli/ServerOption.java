@@ -7,6 +7,9 @@ import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.Server;
 import berth.v1.ServerFilter;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.net.Socket;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
@@ -19,6 +22,7 @@ final class ServerOption {
   static final int PORT = 18812;
   static final Duration TIMEOUT = Duration.ofSeconds(10);
 
+  private static final int CONNECT_MILLIS = 1000;
   private static final Address LOCAL = new Address("127.0.0.1", PORT);
   private static final Pattern MAY_BE_A_NAME = Pattern.compile("(?=.*[A-Za-z])[\\w.-]+");
 
@@ -33,13 +37,50 @@ final class ServerOption {
 
   @Mixin private RegistryOption registry = new RegistryOption();
 
+  private final Address local;
+
+  ServerOption() {
+    this(LOCAL);
+  }
+
+  /**
+   * @param local the server that is asked if nothing leads to any other
+   */
+  ServerOption(Address local) {
+    this.local = local;
+  }
+
   /** Those that were named, else those of the registry, else the one of this machine. */
   Servers servers() {
     List<Address> given = given();
     if (!given.isEmpty()) {
       return Servers.given(given);
     }
-    return registry.find().map(Servers::of).orElseGet(() -> Servers.given(List.of(LOCAL)));
+    return registry.find().map(Servers::of).orElseGet(this::ofThisMachine);
+  }
+
+  // Nothing was said that leads there, so a bare "connection refused" would explain nothing.
+  private Servers ofThisMachine() {
+    if (!listens(local)) {
+      throw new BerthException(
+          Reason.UNAVAILABLE,
+          (registry.named().isPresent()
+                  ? "the registry is set to 'none'"
+                  : "no registry found on the local network")
+              + ", and no berthd runs on this machine ("
+              + local
+              + "): use --registry HOST or --server HOST, or set BERTH_REGISTRY");
+    }
+    return Servers.given(List.of(local));
+  }
+
+  private static boolean listens(Address address) {
+    try (Socket socket = new Socket()) {
+      socket.connect(new InetSocketAddress(address.host(), address.port()), CONNECT_MILLIS);
+      return true;
+    } catch (IOException e) {
+      return false;
+    }
   }
 
   /**
@@ -78,27 +119,41 @@ final class ServerOption {
   }
 
   private Address address(String text) {
-    if (MAY_BE_A_NAME.matcher(text).matches()) {
-      Optional<Server> registered = registered(text);
-      if (registered.isPresent()) {
-        return ManyServers.address(registered.get());
-      }
-    }
-    return Address.parse(text, PORT);
-  }
-
-  /** A server by its name, if there is a registry that was named and has it. */
-  private Optional<Server> registered(String name) {
     List<Address> registries = registry.named().orElse(List.of());
-    if (registries.isEmpty()) {
-      return Optional.empty();
+    if (registries.isEmpty() || !MAY_BE_A_NAME.matcher(text).matches()) {
+      return Address.parse(text, PORT);
     }
     try (RegistryClient client = RegistryClient.of(registries)) {
-      return client.listServers(ServerFilter.newBuilder().addNames(name).build()).stream()
-          .findFirst();
+      return registered(client, text);
     } catch (BerthException e) {
-      Terminal.note("taking '" + name + "' for a host: " + e.getMessage());
-      return Optional.empty();
+      if (e.reason() == Reason.NOT_FOUND) {
+        throw e;
+      }
+      Terminal.note("taking '" + text + "' for a host: " + e.getMessage());
+      return Address.parse(text, PORT);
+    }
+  }
+
+  /** A server by its name in a registry, else a host. */
+  private static Address registered(RegistryClient client, String name) {
+    ServerFilter named = ServerFilter.newBuilder().addNames(name).build();
+    Optional<Server> server = client.listServers(named).stream().findFirst();
+    if (server.isPresent()) {
+      return ManyServers.address(server.get());
+    }
+    Address host = Address.parse(name, PORT);
+    try {
+      host.resolve();
+      return host;
+    } catch (BerthException e) {
+      throw new BerthException(
+          Reason.NOT_FOUND,
+          "no server '"
+              + name
+              + "' in registry "
+              + client
+              + ", and no host of that name; 'berth servers' lists the servers",
+          e);
     }
   }
 }

@@ -7,6 +7,7 @@ import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.PlainText;
 import berth.rpc.Reason;
+import berth.v1.FindGpusRequest;
 import berth.v1.Server;
 import berth.v1.ServerFilter;
 import berth.v1.ServerInfo;
@@ -83,9 +84,21 @@ final class Servers implements AutoCloseable {
           Reason.NOT_FOUND,
           filter.equals(ServerFilter.getDefaultInstance())
               ? "no servers in registry " + registry.get()
-              : "no server of the registry " + registry.get() + " is one of those asked for");
+              : whyNone(filter));
     }
     return servers;
+  }
+
+  private String whyNone(ServerFilter filter) {
+    String problem =
+        registry
+            .get()
+            .findGpus(FindGpusRequest.newBuilder().setFilter(filter).build())
+            .getProblem();
+    // Of a filter, only the number of free GPUs means nothing to that question.
+    return problem.isEmpty()
+        ? "no server has " + filter.getMinFreeGpus() + " such GPUs free; see 'berth gpus'"
+        : problem;
   }
 
   /**

@@ -14,6 +14,7 @@ import java.util.function.UnaryOperator;
 /** Fetches files of a run and unpacks them while they come, so that no disk holds them twice. */
 public final class Download implements Runnable {
   private static final int PIPE_BYTES = 1 << 20;
+  private static final long END_MILLIS = 5000;
 
   private final RunClient client;
   private final DownloadFilesRequest request;
@@ -30,7 +31,7 @@ public final class Download implements Runnable {
    * Unpacks the files of {@code request} into {@code folder}, and returns how many there were.
    *
    * @param rename as {@link TarUnpacker#unpack} takes it
-   * @param limits what the server may make of this disk
+   * @param limit what the server may make of this disk
    * @param notes told of what was left out
    * @throws BerthException if they cannot be had, or cannot be unpacked safely
    * @throws IOException if the folder cannot be written; {@link java.io.InterruptedIOException} if
@@ -41,7 +42,7 @@ public final class Download implements Runnable {
       RunClient client,
       DownloadFilesRequest request,
       UnaryOperator<String> rename,
-      TarUnpacker.Limits limits,
+      DownloadLimit limit,
       Consumer<String> notes)
       throws IOException {
     PipedInputStream tar = new PipedInputStream(PIPE_BYTES);
@@ -49,15 +50,31 @@ public final class Download implements Runnable {
     Thread thread = new Thread(download, "download");
     thread.setDaemon(true);
     thread.start();
-    // Closing the pipe ends the thread at its next write.
     try (tar) {
-      TarUnpacker.Unpacked unpacked = TarUnpacker.unpack(tar, folder, rename, limits);
+      TarUnpacker.Unpacked unpacked =
+          TarUnpacker.unpack(tar, folder, rename, limit.limits(), limit.existing());
       download.check();
       unpacked.leftOut().forEach(what -> notes.accept("left out " + what));
       return unpacked.files();
+    } catch (BerthException e) {
+      throw e.reason() == Reason.ALREADY_EXISTS
+          ? new BerthException(e.reason(), e.getMessage() + "; use --force to overwrite", e)
+          : e;
     } catch (IOException e) {
       download.check();
       throw e;
+    } finally {
+      end(thread);
+    }
+  }
+
+  // The caller closes the connection next, which the thread must not use any more.
+  private static void end(Thread thread) {
+    thread.interrupt();
+    try {
+      thread.join(END_MILLIS);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
     }
   }
 

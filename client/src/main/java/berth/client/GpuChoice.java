@@ -7,12 +7,15 @@ import java.util.List;
 /**
  * Which GPUs of one server are asked for: so many, or exactly given ones.
  *
- * @param count how many; -1: all of one server; 0 if given ones are asked for, or none
+ * @param count how many; {@link #ALL}: all of one server; 0 if given ones are asked for, or none
  * @param exactly the UUIDs of given GPUs, or their indices as decimal numbers; empty: any
  * @param model part of the name that each must have; empty: any
  * @param minFreeMemoryBytes free memory that each must have
  */
 public record GpuChoice(int count, List<String> exactly, String model, long minFreeMemoryBytes) {
+  /** In place of a number: all healthy GPUs of one server. */
+  public static final int ALL = -1;
+
   /** No GPUs. */
   public static final GpuChoice NONE = new GpuChoice(0, List.of(), "", 0);
 
@@ -21,7 +24,7 @@ public record GpuChoice(int count, List<String> exactly, String model, long minF
    */
   public GpuChoice {
     exactly = List.copyOf(exactly);
-    check(count >= -1, count + " GPUs asked; ask for 0 or more, or -1 for all of one server");
+    check(count >= ALL, "number of GPUs must not be negative: " + count);
     check(
         count == 0 || exactly.isEmpty(),
         "both a number of GPUs (" + count + ") and exact GPUs " + exactly + " are asked for");

@@ -12,8 +12,13 @@ import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Comparator;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
+import java.util.stream.Collectors;
 
 /**
  * Finds a server that takes a request. What the registry knows is always a little old, so each
@@ -139,14 +144,29 @@ final class Placement {
     if (refusals.size() == 1) {
       return new BerthException(newest().why.reason(), said(newest()), newest().why);
     }
-    StringBuilder text = new StringBuilder("no server took it: ");
-    for (int i = 0; i < Math.min(MOST_NAMED, refusals.size()); i++) {
-      text.append(i == 0 ? "" : "; ").append(said(refusals.get(i)));
+    // Many servers say the same.
+    Map<String, Set<String>> byMessage = new LinkedHashMap<>();
+    for (Refusal refusal : refusals) {
+      byMessage
+          .computeIfAbsent(refusal.why.getMessage(), message -> new LinkedHashSet<>())
+          .add(refusal.server.getInfo().getName());
     }
-    if (refusals.size() > MOST_NAMED) {
-      text.append("; and ").append(refusals.size() - MOST_NAMED).append(" more");
-    }
-    return new BerthException(newest().why.reason(), text.toString(), newest().why);
+    String text =
+        byMessage.entrySet().stream()
+            .limit(MOST_NAMED)
+            .map(said -> names(said.getValue()) + ": " + said.getKey())
+            .collect(Collectors.joining("; "));
+    int more = byMessage.size() - MOST_NAMED;
+    return new BerthException(
+        newest().why.reason(),
+        "no server took it: " + text + (more > 0 ? "; and " + more + " more reasons" : ""),
+        newest().why);
+  }
+
+  private static String names(Set<String> names) {
+    int more = names.size() - MOST_NAMED;
+    return names.stream().limit(MOST_NAMED).collect(Collectors.joining(", "))
+        + (more > 0 ? " and " + more + " more" : "");
   }
 
   private static String said(Refusal refusal) {

@@ -1,5 +1,7 @@
 package berth.client;
 
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
 import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
@@ -28,8 +30,31 @@ public abstract sealed class ResourcesBuilder<B extends ResourcesBuilder<B>>
 
   abstract B self();
 
-  /** So many GPUs of one server, rather than given ones; -1: all that are healthy. */
+  /**
+   * So many GPUs of one server, rather than given ones.
+   *
+   * @throws BerthException INVALID if the number is negative
+   */
   public B gpus(int count) {
+    if (count < 0) {
+      throw new BerthException(
+          Reason.INVALID,
+          "number of GPUs must not be negative: " + count + " (use allGpus() for all)");
+    }
+    return count(count);
+  }
+
+  /** All healthy GPUs of one server. */
+  public B allGpus() {
+    return count(GpuChoice.ALL);
+  }
+
+  /** {@link #gpus} for a number that may be {@link GpuChoice#ALL}, as options and files have it. */
+  public B gpusOrAll(int count) {
+    return count == GpuChoice.ALL ? allGpus() : gpus(count);
+  }
+
+  private B count(int count) {
     this.gpus = count;
     this.exactGpus = List.of();
     return self();
@@ -54,7 +79,7 @@ public abstract sealed class ResourcesBuilder<B extends ResourcesBuilder<B>>
   /**
    * Only GPUs with so much free memory, such as {@code 40g}.
    *
-   * @throws berth.rpc.BerthException INVALID if it is not written so
+   * @throws BerthException INVALID if it is not written so
    */
   public B minGpuMemory(String size) {
     this.minGpuMemoryBytes = RunSpec.Builder.bytes(size);
@@ -70,7 +95,7 @@ public abstract sealed class ResourcesBuilder<B extends ResourcesBuilder<B>>
   /**
    * How long to wait for what is not free, such as {@code 10m}; {@code 0s}: not at all.
    *
-   * @throws berth.rpc.BerthException INVALID if it is not written so
+   * @throws BerthException INVALID if it is not written so
    */
   public B waitAtMost(String duration) {
     return waitAtMost(RunSpec.Builder.duration(duration));

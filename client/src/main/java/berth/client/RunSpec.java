@@ -1,6 +1,7 @@
 package berth.client;
 
 import berth.command.DurationConverter;
+import berth.command.GpuOptions;
 import berth.command.SizeConverter;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
@@ -116,6 +117,10 @@ public record RunSpec(
   /** Begins a run of which nothing is said. */
   public static Builder builder() {
     return new Builder();
+  }
+
+  static String negative(int gpus) {
+    return "number of GPUs must not be negative: " + gpus + " (use allGpus() for all)";
   }
 
   private static void check(boolean right, String otherwise) {

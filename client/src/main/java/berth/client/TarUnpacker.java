@@ -1,6 +1,7 @@
 package berth.client;
 
 import berth.rpc.BerthException;
+import berth.rpc.ByteSize;
 import berth.rpc.PlainText;
 import berth.rpc.Reason;
 import java.io.BufferedInputStream;
@@ -56,16 +57,25 @@ public final class TarUnpacker {
     }
   }
 
+  /** What is done to files that exist. */
+  public enum Existing {
+    REPLACE,
+    /** Nothing: unpacking fails at the first of them. */
+    KEEP
+  }
+
   private final Path root;
   private final Limits limits;
+  private final Existing existing;
   private final List<String> leftOut = new ArrayList<>();
   private long bytes;
   private int entries;
   private int files;
 
-  private TarUnpacker(Path root, Limits limits) {
+  private TarUnpacker(Path root, Limits limits, Existing existing) {
     this.root = root;
     this.limits = limits;
+    this.existing = existing;
   }
 
   /**
@@ -80,11 +90,22 @@ public final class TarUnpacker {
   public static Unpacked unpack(
       InputStream tar, Path folder, UnaryOperator<String> rename, Limits limits)
       throws IOException {
+    return unpack(tar, folder, rename, limits, Existing.REPLACE);
+  }
+
+  /**
+   * The same with a choice of what is done to files that exist.
+   *
+   * @throws BerthException also ALREADY_EXISTS if one exists that is to be kept
+   */
+  public static Unpacked unpack(
+      InputStream tar, Path folder, UnaryOperator<String> rename, Limits limits, Existing existing)
+      throws IOException {
     if (!Files.isDirectory(folder)) {
       Files.createDirectories(folder);
     }
     // A folder that is itself a link is the caller's choice.
-    TarUnpacker unpacker = new TarUnpacker(folder.toRealPath(), limits);
+    TarUnpacker unpacker = new TarUnpacker(folder.toRealPath(), limits, existing);
     HeaderLimit headers = new HeaderLimit(new BufferedInputStream(tar, 1 << 16));
     try (TarArchiveInputStream in = new TarArchiveInputStream(headers, "UTF-8")) {
       TarArchiveEntry entry;
@@ -181,6 +202,9 @@ public final class TarUnpacker {
       throw new BerthException(
           Reason.CONFLICT, "will not replace the folder " + target + " by a file");
     }
+    if (existing == Existing.KEEP && Files.exists(target, LinkOption.NOFOLLOW_LINKS)) {
+      throw new BerthException(Reason.ALREADY_EXISTS, target + " exists");
+    }
     // Made under another name and then renamed: rename replaces a link, where writing would follow
     // it, and nobody sees half a file.
     Path part = unused(target);
@@ -214,7 +238,7 @@ public final class TarUnpacker {
       for (int length; (length = content.read(buffer)) >= 0; ) {
         bytes += length;
         if (bytes > limits.bytes) {
-          throw exceeded("unpacks to more than " + limits.bytes + " bytes");
+          throw exceeded("unpacks to more than " + ByteSize.text(limits.bytes));
         }
         out.write(buffer, 0, length);
       }

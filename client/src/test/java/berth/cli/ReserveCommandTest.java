@@ -3,9 +3,9 @@ package berth.cli;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import berth.command.CommandRunner;
 import berth.fake.FakeRegistry;
 import berth.rpc.Address;
-import berth.rpc.BerthException;
 import berth.v1.Server;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
@@ -37,16 +37,14 @@ class ReserveCommandTest {
     try (FakeRegistry registry = new FakeRegistry()) {
       Server gone = FakeRegistry.server("g\033[2J", new Address("127.0.0.1", 1), 1, 1);
       registry.find(FakeRegistry.candidate(gone, true));
-      ReserveCommand command = new ReserveCommand();
-      new CommandLine(command).parseArgs("--registry", registry.address().toString());
       System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
 
-      assertThatThrownBy(command::call).isInstanceOf(BerthException.class);
+      CommandRunner.run(new BerthCommand(), "reserve", "--registry", registry.address().toString());
     } finally {
       System.setErr(before);
     }
     assertThat(err.toString(StandardCharsets.UTF_8))
-        .startsWith("berth: g?[2J does not take it: ")
+        .startsWith("berth: g?[2J: no berthd at 127.0.0.1:1: ")
         .doesNotContain("\033");
   }
 }

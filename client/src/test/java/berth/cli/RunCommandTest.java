@@ -325,12 +325,32 @@ class RunCommandTest {
                 + " .sh");
   }
 
-  private RunCodeRequest parse(String... arguments) throws IOException {
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      value = {
+        "-s shell train.sh --gpus 1 --time=2h x --gpus 2 | warning: --gpus, --time after train.sh"
+            + " goes to the script, not to berth; options of berth come before the script",
+        "-s shell | no script or command given: running the image's own command",
+        "-s shell train.sh --epochs 3 -s 4 | ",
+        "-s shell train.sh -- --gpus 3 | ",
+        "-s shell -- train.sh --gpus 3 | ",
+      })
+  void pointsOutWhatMayBeAMistake(String arguments, String note) {
+    assertThat(command(arguments.split(" ")).notes())
+        .isEqualTo(note == null ? List.of() : List.of(note));
+  }
+
+  private static RunCommand command(String... arguments) {
     List<String> words = new ArrayList<>(List.of("run"));
     words.addAll(arguments.length == 1 ? List.of(arguments[0].split(" ")) : List.of(arguments));
     CommandLine berth = new CommandLine(new BerthCommand());
     berth.parseArgs(words.toArray(String[]::new));
-    RunCommand run = berth.getSubcommands().get("run").getCommand();
+    return berth.getSubcommands().get("run").getCommand();
+  }
+
+  private RunCodeRequest parse(String... arguments) throws IOException {
+    RunCommand run = command(arguments);
     RunCodeRequest.Builder request = run.request();
     try (FakeRuns server = new FakeRuns();
         RunClient client = RunClient.of(server.address());

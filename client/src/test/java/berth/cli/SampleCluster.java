@@ -36,7 +36,7 @@ final class SampleCluster {
     return ClusterRequest.named("mnist")
         .all(run -> run.image("tf:2"))
         .task("chief", 1, run -> run.gpus(1))
-        .task("worker", 2, run -> run.gpus(-1))
+        .task("worker", 2, run -> run.allGpus())
         .task("ps", 1, run -> {});
   }
 

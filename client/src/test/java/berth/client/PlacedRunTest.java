@@ -252,6 +252,18 @@ class PlacedRunTest {
   }
 
   @Test
+  void saysOnceWhatSeveralServersRefuse() {
+    registry.find(candidate(gpu01, true), candidate(gpu02, true), candidate(gone, true));
+    first.onRun = (request, stream) -> fail(stream, Reason.INVALID, "1 KiB of memory asked");
+    second.onRun = first.onRun;
+
+    assertThatThrownBy(() -> run(gpus()))
+        .hasMessage(
+            "no server took it: gpu01, gpu02: 1 KiB of memory asked; gone: no berthd at"
+                + " 127.0.0.1:1: Connection refused");
+  }
+
+  @Test
   void passesOnWhyTheRegistryFoundNobody() {
     registry.found = FindGpusResponse.newBuilder().setProblem("no server is registered").build();
 

@@ -166,8 +166,20 @@ class RunRequestsTest {
   }
 
   @Test
+  void aNegativeNumberOfGpusIsRefusedAndNotTakenForAll() {
+    assertThatThrownBy(() -> RunSpec.builder().gpus(-1))
+        .isInstanceOf(BerthException.class)
+        .hasMessage("number of GPUs must not be negative: -1 (use allGpus() for all)");
+    assertThatThrownBy(() -> ReservationSpec.builder().gpus(-2))
+        .isInstanceOf(BerthException.class)
+        .hasMessage("number of GPUs must not be negative: -2 (use allGpus() for all)");
+    assertThat(ReservationSpec.builder().allGpus().build().request().getGpus().getCount())
+        .isEqualTo(-1);
+  }
+
+  @Test
   void waitsForEverForGpusAndForNothingWithout() {
-    assertThat(request(RunSpec.builder().image("x").gpus(-1).build()))
+    assertThat(request(RunSpec.builder().image("x").allGpus().build()))
         .matches(request -> request.getGpus().getCount() == -1)
         .matches(request -> request.getWait().getForever());
     assertThat(request(RunSpec.builder().image("x").build()))

@@ -263,7 +263,7 @@ class TarTest {
     add("b", "x".repeat(1_001));
 
     assertThatThrownBy(this::unpack)
-        .hasMessage("will not unpack all of it: the tar unpacks to more than 10000 bytes");
+        .hasMessage("will not unpack all of it: the tar unpacks to more than 9.8 KiB");
     assertThat(target.toFile().list()).containsExactly("a");
   }
 
@@ -322,6 +322,26 @@ class TarTest {
     tar.putArchiveEntry(entry);
     tar.write(data);
     tar.closeArchiveEntry();
+  }
+
+  @Test
+  void keepsAFileThatExistsIfAskedTo() throws Exception {
+    Files.createDirectories(target);
+    Files.writeString(target.resolve("a"), "mine");
+    add("a", "theirs");
+    tar.close();
+
+    assertThatThrownBy(
+            () ->
+                TarUnpacker.unpack(
+                    new ByteArrayInputStream(bytes.toByteArray()),
+                    target,
+                    name -> name,
+                    LIMITS,
+                    TarUnpacker.Existing.KEEP))
+        .hasMessage(target.resolve("a") + " exists");
+    assertThat(target.resolve("a")).hasContent("mine");
+    assertThat(target).isDirectoryNotContaining(path -> !path.endsWith("a"));
   }
 
   private Unpacked unpack() throws IOException {

@@ -89,11 +89,7 @@ class RegistryTest {
             row(gpu02, "gpu02", "3/4 free", "ok"),
             row(gpu03, "gpu03", "0/1 free", "draining"));
     assertThat(some.out().lines()).hasSize(2).last().asString().startsWith("gpu02 ");
-    assertThat(none.err())
-        .isEqualTo(
-            "berth: no server of the registry "
-                + registry.address()
-                + " is one of those asked for\n");
+    assertThat(none.err()).isEqualTo("berth: no server has such GPUs; see 'berth gpus'\n");
     assertThat(none.exitCode()).isEqualTo(125);
     assertThat(berth("servers", "--json").out().lines())
         .hasSize(3)
@@ -196,7 +192,9 @@ class RegistryTest {
     assertThat(run("--gpus", "5").err())
         .isEqualTo("berth: 5 GPUs asked, no server has more than 4 healthy ones\n");
     assertThat(run("--label", "room=none").err())
-        .isEqualTo("berth: none of the 3 servers is one of those asked for\n");
+        .isEqualTo(
+            "berth: no server has the label room=none; there are room=gpu01, room=gpu02,"
+                + " room=gpu03\n");
     assertThat(Installed.berth("run", "--registry", "127.0.0.1:1", "--", "true").err())
         .isEqualTo(
             "berth: no registry at 127.0.0.1:1: Connection refused; start berth-registry there,"

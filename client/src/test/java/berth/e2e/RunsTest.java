@@ -328,7 +328,37 @@ class RunsTest {
     assertThat(folder.resolve("all/model/deep/weights")).hasContent("42");
     assertThat(copy("model/*", into.resolve("none")).err())
         .isEqualTo(
-            "berth: the pattern model/* wants a folder: " + into.resolve("none") + " is none\n");
+            "berth: the pattern model/* needs a folder as DEST: "
+                + into.resolve("none")
+                + " is none\n");
+  }
+
+  @Test
+  void neitherOverwritesAFileNorMakesFoldersUnlessAsked() throws Exception {
+    server.runs = runs(Run.newBuilder().setRunId(FakeRuns.ID));
+    Path results = Files.createDirectory(folder.resolve("results"));
+    Files.writeString(results.resolve("log"), "new");
+    Path packed = folder.resolve("results.tar");
+    TarPacker.pack(results, packed);
+    server.files = Files.readAllBytes(packed);
+    server.onRun = (request, stream) -> end(stream, accepted(), started(), finished());
+    Path into = Files.createDirectory(folder.resolve("into"));
+    Path mine = Files.writeString(into.resolve("log"), "mine");
+    Path missing = folder.resolve("missing");
+
+    String exists = mine + " exists; use --force to overwrite\n";
+    assertThat(copy("log", into)).isEqualTo(new Result(125, "", "berth: " + exists));
+    assertThat(copy("log", mine)).isEqualTo(new Result(125, "", "berth: " + exists));
+    assertThat(copy("log", missing.resolve("log")))
+        .isEqualTo(new Result(125, "", "berth: no folder " + missing + "; create it first\n"));
+    String[] run = {"--image", "x", "-o", "log", "--output-dir", into.toString(), "--", "true"};
+    assertThat(berth("run", run)).isEqualTo(new Result(125, "", "berth: --output log: " + exists));
+    assertThat(server.asked).isEmpty();
+    assertThat(mine).hasContent("mine");
+    assertThat(missing).doesNotExist();
+
+    assertThat(berth("cp", "--force", FakeRuns.ID + ":log", mine.toString()).exitCode()).isZero();
+    assertThat(mine).hasContent("new");
   }
 
   private Result copy(String path, Path to) {

@@ -12,7 +12,8 @@ import picocli.CommandLine.TypeConversionException;
  * The options by which every command that takes GPUs says which, and how long it waits for them.
  */
 public final class GpuOptions {
-  private static final int ALL = -1;
+  /** The number that stands for all GPUs of a server, here and in the protocol. */
+  public static final int ALL = -1;
 
   @ArgGroup private Choice choice = new Choice();
 
@@ -56,7 +57,7 @@ public final class GpuOptions {
       description = "Maximum time to wait for GPUs; 0s: do not wait (default: no limit).")
   private Optional<Duration> waitAtMost = Optional.empty();
 
-  /** How many; -1 for all. Meaningless with {@link #ids}. */
+  /** How many; {@link #ALL} for all. Meaningless with {@link #ids}. */
   public int count() {
     return choice.count.orElse(1);
   }
@@ -85,7 +86,7 @@ public final class GpuOptions {
     return waitAtMost;
   }
 
-  /** Reads a number of GPUs, or {@code all}, which is -1. */
+  /** Reads a number of GPUs, or {@code all}, which is {@link #ALL}. */
   public static final class CountConverter implements ITypeConverter<Integer> {
     @Override
     public Integer convert(String text) {

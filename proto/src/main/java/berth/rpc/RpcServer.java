@@ -277,6 +277,7 @@ public final class RpcServer implements AutoCloseable {
               .addServices(services)
               .addService(health.getHealthService())
               .addService(ProtoReflectionServiceV1.newInstance());
+      OtherDaemon.beside(services).ifPresent(builder::fallbackHandlerRegistry);
       // The last one is the outermost: it measures the others too.
       metrics.ifPresent(
           measured -> {

@@ -4,8 +4,11 @@ import io.grpc.Metadata;
 import io.grpc.Status;
 import io.grpc.StatusException;
 import io.grpc.StatusRuntimeException;
+import java.net.UnknownHostException;
 import java.util.Objects;
+import java.util.Optional;
 import java.util.concurrent.CancellationException;
+import java.util.stream.Stream;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -22,6 +25,8 @@ public final class Statuses {
 
   // A status travels in HTTP headers, and too long headers would replace it by an INTERNAL.
   private static final int MAX_MESSAGE_CHARS = 2000;
+
+  private static final String HEX_OF_HTTP1 = "485454502f";
 
   private Statuses() {}
 
@@ -74,12 +79,32 @@ public final class Statuses {
     Reason reason = reset(status) ? Reason.UNAVAILABLE : reason(status.getCode());
     Metadata trailers = Status.trailersFromThrowable(failure);
     boolean said = trailers != null && trailers.containsKey(REASON);
+    if (said) {
+      return new BerthException(
+          reason, Objects.requireNonNullElse(status.getDescription(), ""), failure);
+    }
+    String answers =
+        reason == Reason.UNSUPPORTED && trailers != null ? trailers.get(OtherDaemon.WHO) : null;
     return new BerthException(
         reason,
-        said
-            ? Objects.requireNonNullElse(status.getDescription(), "")
-            : message(reason, status, peer),
+        answers == null ? message(reason, status, peer) : otherDaemon(answers, peer),
         failure);
+  }
+
+  // A peer is told as "berthd at HOST:PORT".
+  private static String otherDaemon(String answers, String peer) {
+    String address = peer.substring(peer.lastIndexOf(' ') + 1);
+    return answers.equals(OtherDaemon.REGISTRY)
+        ? "a registry answers at "
+            + address
+            + ", not berthd: use --registry "
+            + address
+            + ", or give --server the address of a berthd (its port is 18812 by default)"
+        : "berthd answers at "
+            + address
+            + ", not a registry: use --server "
+            + address
+            + ", or give --registry the address of a registry (its port is 18811 by default)";
   }
 
   /** Whether the connection failed, and not the server that was asked over it. */
@@ -112,6 +137,20 @@ public final class Statuses {
     if (reset(status)) {
       return peer + " ended the connection";
     }
+    if (speaksHttp1(status)) {
+      return "no "
+          + peer
+          + ": this is an HTTP port, such as that of the page or of metrics; use the gRPC port (by"
+          + " default 18812 of berthd, 18811 of a registry)";
+    }
+    Optional<String> unresolved = unresolvedHost(status);
+    if (unresolved.isPresent()) {
+      return "no "
+          + peer
+          + ": host "
+          + unresolved.get()
+          + " not found; check the name, or give an IP address";
+    }
     if (status.getCause() != null && reason == Reason.UNAVAILABLE) {
       // The transport's own failure: its description is "io exception", the cause has the
       // substance.
@@ -132,6 +171,25 @@ public final class Statuses {
           DENIED ->
           description != null ? description : peer + " answered " + status.getCode();
     };
+  }
+
+  // gRPC begins by reading a frame, and quotes what it read in its place.
+  private static boolean speaksHttp1(Status status) {
+    return causes(status)
+        .map(Throwable::getMessage)
+        .filter(Objects::nonNull)
+        .anyMatch(message -> message.contains(HEX_OF_HTTP1));
+  }
+
+  private static Optional<String> unresolvedHost(Status status) {
+    return causes(status)
+        .filter(UnknownHostException.class::isInstance)
+        .map(cause -> String.valueOf(cause.getMessage()).split(":", 2)[0])
+        .findFirst();
+  }
+
+  private static Stream<Throwable> causes(Status status) {
+    return Stream.iterate(status.getCause(), Objects::nonNull, Throwable::getCause);
   }
 
   private static String describe(Status status) {

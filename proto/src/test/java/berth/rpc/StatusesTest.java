@@ -5,10 +5,15 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.catchThrowable;
 import static org.assertj.core.api.Assertions.catchThrowableOfType;
 
+import berth.http.HttpReply;
+import berth.http.HttpServer;
 import berth.v1.GpuServiceGrpc;
 import berth.v1.GpuServiceGrpc.GpuServiceImplBase;
 import berth.v1.ListGpusRequest;
 import berth.v1.ListGpusResponse;
+import berth.v1.ListServersRequest;
+import berth.v1.RegistryServiceGrpc;
+import berth.v1.RegistryServiceGrpc.RegistryServiceImplBase;
 import io.grpc.Server;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
@@ -86,6 +91,74 @@ class StatusesTest {
       assertThat(received)
           .hasMessageStartingWith("no berthd at " + nobody + ": ")
           .hasMessageContaining("Connection refused");
+    }
+  }
+
+  @Test
+  void aHostThatDoesNotExistIsSaidSo() {
+    Address nowhere = new Address("gpu03.invalid", 18812);
+    try (var channel = RpcChannel.to(nowhere)) {
+      var failure = catchThrowable(() -> list(GpuServiceGrpc.newBlockingStub(channel.channel())));
+
+      BerthException received = Statuses.fromStatus(failure, "berthd at " + nowhere);
+
+      assertThat(received.reason()).isEqualTo(Reason.UNAVAILABLE);
+      assertThat(received)
+          .hasMessage(
+              "no berthd at gpu03.invalid:18812: host gpu03.invalid not found; check the name, or"
+                  + " give an IP address");
+    }
+  }
+
+  @Test
+  void anHttpPortIsSaidToBeOne() {
+    try (var http =
+            HttpServer.listenOn(new Address("127.0.0.1", 0))
+                .get("/", call -> call.reply(HttpReply.text(200, "metrics")))
+                .start();
+        var channel = RpcChannel.to(http.address())) {
+      var failure = catchThrowable(() -> list(GpuServiceGrpc.newBlockingStub(channel.channel())));
+
+      assertThat(Statuses.fromStatus(failure, "berthd at " + http.address()))
+          .hasMessage(
+              "no berthd at "
+                  + http.address()
+                  + ": this is an HTTP port, such as that of the page or of metrics; use the gRPC"
+                  + " port (by default 18812 of berthd, 18811 of a registry)");
+    }
+  }
+
+  @Test
+  void aRegistryInPlaceOfABerthdIsSaidToBeOne() {
+    try (var registry = Loopback.serving(new RegistryServiceImplBase() {})) {
+      BerthException received =
+          Statuses.fromStatus(
+              catchThrowable(() -> list(registry.gpus())), "berthd at " + registry.address());
+
+      assertThat(received.reason()).isEqualTo(Reason.UNSUPPORTED);
+      assertThat(received)
+          .hasMessage(
+              "a registry answers at %1$s, not berthd: use --registry %1$s, or give --server the"
+                  + " address of a berthd (its port is 18812 by default)",
+              registry.address());
+    }
+  }
+
+  @Test
+  void aBerthdInPlaceOfARegistryIsSaidToBeOne() {
+    try (var berthd = Loopback.servingNothing()) {
+      var registry = RegistryServiceGrpc.newBlockingStub(berthd.channel());
+      BerthException received =
+          Statuses.fromStatus(
+              catchThrowable(() -> registry.listServers(ListServersRequest.getDefaultInstance())),
+              "registry at " + berthd.address());
+
+      assertThat(received.reason()).isEqualTo(Reason.UNSUPPORTED);
+      assertThat(received)
+          .hasMessage(
+              "berthd answers at %1$s, not a registry: use --server %1$s, or give --registry the"
+                  + " address of a registry (its port is 18811 by default)",
+              berthd.address());
     }
   }
 

@@ -287,7 +287,7 @@ public final class ClusterFile {
     task.list("servers")
         .or(() -> all.list("servers"))
         .ifPresent(names -> run.servers(names.toArray(String[]::new)));
-    task.value("gpus", new CountConverter()::convert).ifPresent(run::gpus);
+    task.value("gpus", new CountConverter()::convert).ifPresent(run::gpusOrAll);
     task.value("model", Function.identity()).ifPresent(run::gpuModel);
     task.value("min-gpu-memory", ClusterFile::size).ifPresent(run::minGpuMemory);
     task.value("memory", ClusterFile::size).ifPresent(run::memory);

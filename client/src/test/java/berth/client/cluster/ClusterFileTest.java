@@ -106,7 +106,7 @@ class ClusterFileTest {
                     8,
                     run ->
                         run.servers("gpu3")
-                            .gpus(-1)
+                            .allGpus()
                             .gpuModel("A100")
                             .minGpuMemory("40g")
                             .env("B", "mine")

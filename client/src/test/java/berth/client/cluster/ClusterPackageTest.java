@@ -55,7 +55,7 @@ class ClusterPackageTest {
             "chief",
             1,
             run -> run.gpus(1).memory("2g").idle(new IdleLimit(5, Duration.ofMinutes(30))))
-        .task("worker", 3, run -> run.gpus(-1).gpuModel("A100").servers("gpu1").cpus(1.5))
+        .task("worker", 3, run -> run.allGpus().gpuModel("A100").servers("gpu1").cpus(1.5))
         .task("ps", 1, run -> run.command("serve", "{port}").image("a:1"))
         .restart(RestartPolicy.EXIT_CODE)
         .waitAtMost(Duration.ofMinutes(5))

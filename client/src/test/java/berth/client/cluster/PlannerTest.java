@@ -158,7 +158,7 @@ class PlannerTest {
   @Test
   void allGpusOfAServerAreOnlyThereWhenNobodyUsesAny() {
     Fleet fleet = new Fleet().with("a", 4, 1, 10).with("b", 2, 0, 10);
-    ClusterRequest request = cluster().task("worker", 1, worker -> worker.gpus(-1)).build();
+    ClusterRequest request = cluster().task("worker", 1, worker -> worker.allGpus()).build();
 
     assertThat(Fleet.of(Planner.place(request, fleet.servers()), "worker")).containsExactly("b");
   }

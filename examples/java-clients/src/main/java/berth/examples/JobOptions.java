@@ -1,5 +1,6 @@
 package berth.examples;
 
+import berth.command.GpuOptions;
 import berth.rpc.Address;
 import berth.v1.GpuRequest;
 import berth.v1.GpuSet;
@@ -31,7 +32,11 @@ final class JobOptions {
   @Option(names = "--image", description = "The image that it runs in, in place of a service.")
   private String image;
 
-  @Option(names = "--gpus", defaultValue = "1", description = "How many GPUs (default: 1).")
+  @Option(
+      names = "--gpus",
+      defaultValue = "1",
+      converter = GpuOptions.CountConverter.class,
+      description = "Number of GPUs, or 'all' (default: 1).")
   private int gpus;
 
   @Option(names = "--gpu", split = ",", description = "Exactly these GPUs, by index or UUID.")

@@ -93,7 +93,7 @@ final class Placement {
       }
     }
     if (fits.isEmpty()) {
-      return FindGpusResponse.newBuilder().setProblem(problem()).build();
+      return FindGpusResponse.newBuilder().setProblem(problem(roster)).build();
     }
     int limit = request.getLimit() == 0 ? DEFAULT_LIMIT : request.getLimit();
     FindGpusResponse.Builder response = FindGpusResponse.newBuilder();
@@ -158,18 +158,12 @@ final class Placement {
     return id.equalsIgnoreCase(gpu.uuid()) || id.equals(Integer.toString(gpu.index()));
   }
 
-  private String problem() {
+  private String problem(Roster roster) {
     if (known == 0) {
       return "no server is registered";
     }
-    String servers = known == 1 ? "the one server" : "none of the " + known + " servers";
     if (passed == 0) {
-      String service = request.getFilter().getService();
-      return service.isEmpty()
-          ? known == 1
-              ? "the one server that is registered is none of those asked for"
-              : servers + " is one of those asked for"
-          : "no server that is asked for has the service '" + service + "'";
+      return UnmatchedFilter.sentence(request.getFilter(), roster.all());
     }
     if (serving == 0) {
       return "all " + passed + " servers that fit are draining or cannot run anything";

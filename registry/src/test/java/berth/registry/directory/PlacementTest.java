@@ -16,6 +16,7 @@ import berth.v1.GpuSet;
 import berth.v1.GpuState;
 import berth.v1.ServerFilter;
 import berth.v1.ServerStatus;
+import berth.v1.Service;
 import java.util.List;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -143,10 +144,51 @@ class PlacementTest {
                     .setFilter(ServerFilter.newBuilder().setService("caffe"))
                     .build())
                 .getProblem())
-        .isEqualTo("no server that is asked for has the service 'caffe'");
+        .isEqualTo("no server has the service 'caffe'; services: TensorFlow");
     put("a", 2, status(2, 2).toBuilder().setDraining(true).build());
     assertThat(find(count(1)).getProblem())
         .isEqualTo("all 1 servers that fit are draining or cannot run anything");
+  }
+
+  @Test
+  void saysWhichPartOfTheFilterNoServerPasses() {
+    put("a", 2, status(2, 2));
+    put("b", 2, status(2, 2));
+
+    assertThat(problem(ServerFilter.newBuilder().setService("TensorFlow").putLabels("room", "xyz")))
+        .isEqualTo("no server has the label room=xyz; there are room=b12");
+    assertThat(problem(ServerFilter.newBuilder().putLabels("rom", "b12")))
+        .isEqualTo(
+            "no server has the label rom=b12, nor any other label 'rom'; see 'berth servers'");
+    assertThat(problem(ServerFilter.newBuilder().putLabels("room", "b12").putLabels("a", "1")))
+        .isEqualTo("no server has the labels a=1, room=b12; see 'berth servers'");
+    assertThat(problem(ServerFilter.newBuilder().addNames("c")))
+        .isEqualTo("no server is called c; there are a, b");
+    assertThat(problem(ServerFilter.newBuilder().putLabels("room", "b12").setModel("H100")))
+        .isEqualTo("no server with the label room=b12 has such GPUs; see 'berth gpus'");
+  }
+
+  @Test
+  void namesTheServicesThereAreAndTheOneThatWasMeant() {
+    put("a", 2, status(2, 2));
+    roster.put(
+        listed(
+            info("b", "b:1", 0, "", 0).toBuilder()
+                .clearLabels()
+                .addServices(Service.newBuilder().setName("shell"))
+                .build(),
+            status(0, 0)),
+        ++revision);
+
+    assertThat(problem(ServerFilter.newBuilder().setService("shel")))
+        .isEqualTo(
+            "no server has the service 'shel'; did you mean 'shell'? Services: TensorFlow, shell");
+    assertThat(problem(ServerFilter.newBuilder().setService("shell").putLabels("room", "b12")))
+        .isEqualTo("no server with the label room=b12 has the service 'shell'; found on: b");
+  }
+
+  private String problem(ServerFilter.Builder filter) {
+    return find(FindGpusRequest.newBuilder().setFilter(filter).build()).getProblem();
   }
 
   @Test

@@ -1,6 +1,7 @@
 package berth.server.run;
 
 import berth.rpc.BerthException;
+import berth.rpc.ByteSize;
 import berth.rpc.Reason;
 import java.io.BufferedInputStream;
 import java.io.FilterInputStream;
@@ -323,7 +324,10 @@ final class BundleTar {
   private BerthException tooLarge(long found) {
     return new BerthException(
         Reason.EXHAUSTED,
-        "the bundle unpacks to " + found + " bytes or more, this server allows " + maxBytes);
+        "the bundle unpacks to "
+            + ByteSize.text(found)
+            + " or more, this server allows "
+            + ByteSize.text(maxBytes));
   }
 
   private static BerthException tooMany() {

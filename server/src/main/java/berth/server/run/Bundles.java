@@ -1,6 +1,7 @@
 package berth.server.run;
 
 import berth.rpc.BerthException;
+import berth.rpc.ByteSize;
 import berth.rpc.Reason;
 import berth.server.state.DurableFiles;
 import berth.server.state.StateFolder;
@@ -165,9 +166,9 @@ final class Bundles {
       throw new BerthException(
           Reason.EXHAUSTED,
           "an upload is refused: the bundles on this server have "
-              + (kept + arriving)
-              + " bytes and would have more than the "
-              + limits.together
+              + ByteSize.text(kept + arriving)
+              + " and would have more than the "
+              + ByteSize.text(limits.together)
               + " that are allowed (--keep-bytes); old ones are deleted when nobody needs them");
     }
     arriving += bytes;
@@ -320,7 +321,9 @@ final class Bundles {
       if (next > limits.packed) {
         throw new BerthException(
             Reason.EXHAUSTED,
-            "the bundle has " + next + " bytes or more, this server allows " + limits.packed);
+            "the bundle has more than the "
+                + ByteSize.text(limits.packed)
+                + " that this server allows");
       }
       take(data.remaining());
       bytes = next;

@@ -2,6 +2,7 @@ package berth.server.run;
 
 import static berth.server.run.RunSpec.invalid;
 
+import berth.rpc.ByteSize;
 import java.math.BigDecimal;
 import java.time.Duration;
 import java.util.Locale;
@@ -89,7 +90,7 @@ public record Limits(
           "a grace of " + stopGrace.toSeconds() + " s asked; it must be between 0 and an hour");
     }
     if (memory.isPresent() && memory.getAsLong() < LEAST_MEMORY) {
-      throw invalid(memory.getAsLong() + " bytes of memory asked; the least is 6 MiB");
+      throw invalid(ByteSize.text(memory.getAsLong()) + " of memory asked; the least is 6 MiB");
     }
     if (cpus.isPresent() && !(cpus.getAsDouble() >= 0.01 && cpus.getAsDouble() <= 4096)) {
       throw invalid(cpus.getAsDouble() + " CPUs asked; ask for 0.01 or more");
@@ -98,7 +99,8 @@ public record Limits(
       throw invalid(processes.getAsLong() + " processes asked; ask for 1 or more");
     }
     if (sharedMemory.isPresent() && sharedMemory.getAsLong() < 1) {
-      throw invalid(sharedMemory.getAsLong() + " bytes of shared memory asked; ask for 1 or more");
+      throw invalid(
+          ByteSize.text(sharedMemory.getAsLong()) + " of shared memory asked; ask for 1 or more");
     }
   }
 

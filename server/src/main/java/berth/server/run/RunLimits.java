@@ -1,5 +1,6 @@
 package berth.server.run;
 
+import berth.rpc.ByteSize;
 import berth.server.reservation.RunHold;
 import berth.server.run.RunRecord.ExitReason;
 import berth.server.run.RunRecord.Started;
@@ -105,9 +106,9 @@ final class RunLimits {
                 new Stop(
                     ExitReason.DISK_LIMIT,
                     "disk limit exceeded: "
-                        + used
-                        + " bytes written, "
-                        + limit
+                        + ByteSize.text(used)
+                        + " written, "
+                        + ByteSize.text(limit)
                         + " allowed (--work-limit)"));
           }
         });

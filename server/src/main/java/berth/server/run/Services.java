@@ -2,6 +2,7 @@ package berth.server.run;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.rpc.SimilarName;
 import java.nio.file.Path;
 import java.util.Comparator;
 import java.util.List;
@@ -49,7 +50,10 @@ public final class Services {
               + "'; "
               + (all.isEmpty()
                   ? "the administrator of this server has named none"
-                  : "known: " + String.join(", ", byName.keySet())));
+                  : SimilarName.to(name, byName.keySet())
+                          .map(similar -> "did you mean '" + similar + "'? Known: ")
+                          .orElse("known: ")
+                      + String.join(", ", byName.keySet())));
     }
     return service;
   }

@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import berth.rpc.BerthException;
+import berth.rpc.ByteSize;
 import berth.rpc.Reason;
 import berth.server.run.Bundles.Bundle;
 import berth.server.run.Bundles.Upload;
@@ -190,7 +191,7 @@ class BundlesTest {
     refuses(
         Files.readAllBytes(tar),
         Reason.EXHAUSTED,
-        "the bundle unpacks to 4294967297 bytes or more, this server allows 4194304");
+        "the bundle unpacks to 4 GiB or more, this server allows 4 MiB");
   }
 
   static Stream<Arguments> refused() {
@@ -347,7 +348,7 @@ class BundlesTest {
     try (Upload upload = bundles.begin("0".repeat(64))) {
       upload.write(ByteBuffer.allocate(600_000));
       assertThatThrownBy(() -> upload.write(ByteBuffer.allocate(600_000)))
-          .hasMessage("the bundle has 1200000 bytes or more, this server allows 1048576")
+          .hasMessage("the bundle has more than the 1 MiB that this server allows")
           .extracting("reason")
           .isEqualTo(Reason.EXHAUSTED);
     }
@@ -360,7 +361,7 @@ class BundlesTest {
     refuses(
         Tars.gzip(tar),
         Reason.EXHAUSTED,
-        "the bundle unpacks to 5242880 bytes or more, this server allows 4194304");
+        "the bundle unpacks to 5 MiB or more, this server allows 4 MiB");
   }
 
   @Test
@@ -372,7 +373,7 @@ class BundlesTest {
     refuses(
         Arrays.copyOf(tar, 512),
         Reason.EXHAUSTED,
-        "the bundle unpacks to 8589934591 bytes or more, this server allows 4194304");
+        "the bundle unpacks to 8 GiB or more, this server allows 4 MiB");
   }
 
   @ParameterizedTest
@@ -636,9 +637,9 @@ class BundlesTest {
     assertThatThrownBy(() -> upload(new Tars().file("b", "x").bytes()))
         .hasMessage(
             "an upload is refused: the bundles on this server have "
-                + first.length
-                + " bytes and would have more than the "
-                + (first.length + 100)
+                + ByteSize.text(first.length)
+                + " and would have more than the "
+                + ByteSize.text(first.length + 100)
                 + " that are allowed (--keep-bytes); old ones are deleted when nobody needs them");
   }
 
@@ -656,7 +657,8 @@ class BundlesTest {
       try (Upload second = bundles.begin("1".repeat(64))) {
         second.write(ByteBuffer.wrap(half));
         assertThatThrownBy(() -> first.write(ByteBuffer.wrap(new byte[1])))
-            .hasMessageStartingWith("an upload is refused: the bundles on this server have 100000");
+            .hasMessageStartingWith(
+                "an upload is refused: the bundles on this server have 97.7 KiB");
       }
       first.write(ByteBuffer.wrap(half));
     }

@@ -208,11 +208,11 @@ class RunsTest {
     for (Owner by : List.of(new Owner("", ""), new Owner("", "laptop"))) {
       Run run = submit("sleep 100");
       runs.cancel(run.id(), by, true);
-      assertThat(end(run).message()).endsWith("was cancelled");
+      assertThat(end(run).message()).endsWith("cancelled");
     }
     Run run = submit("sleep 100");
     runs.cancel(run.id(), new Owner("ada", ""), true);
-    assertThat(end(run).message()).endsWith("was cancelled by ada");
+    assertThat(end(run).message()).endsWith("cancelled by ada");
   }
 
   @Test
@@ -842,7 +842,7 @@ class RunsTest {
 
     assertThat(end(run).reason()).isEqualTo(ExitReason.DISK_LIMIT);
     assertThat(end(run).message())
-        .matches("disk limit exceeded: \\d+ bytes written, 1048576 allowed \\(--work-limit\\)");
+        .matches("disk limit exceeded: [\\d.]+ [KM]iB written, 1 MiB allowed \\(--work-limit\\)");
   }
 
   /** Its file has no name any more, but is still there. */
