@@ -78,7 +78,8 @@ public record ReservationSpec(
             .setPortCount(ports)
             .setWait(Messages.waitTime(waitAtMost))
             // Unlike what lives by renewals, it goes on while its server is restarted.
-            .setLifetime(Lifetime.newBuilder().setDuration(Messages.duration(lease)))
+            .setLifetime(
+                Lifetime.newBuilder().setDuration(Messages.duration(lease)).setRenewed(true))
             .setOwner(ThisUser.owner())
             .setPurpose(purpose);
     if (gpus != 0) {

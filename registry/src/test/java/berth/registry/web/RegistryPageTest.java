@@ -177,6 +177,9 @@ class RegistryPageTest {
       assertThat(text(server, "state")).isEqualTo("up");
       assertThat(server.get("simulated").getAsBoolean()).isTrue();
       assertThat(text(gpu(server, 0), "state")).isEqualTo("free");
+      // What is renewed has no end that anybody should wait for.
+      assertThat(text(gpu(server, 1).getAsJsonObject("holder"), "reservation")).isEqualTo("r-2");
+      assertThat(gpu(server, 1).getAsJsonObject("holder").get("until").isJsonNull()).isTrue();
       assertThat(text(gpu(server, 1), "state")).isEqualTo("unhealthy");
     }
   }
@@ -214,6 +217,12 @@ class RegistryPageTest {
                             .setOwner(Owner.newBuilder().setUser("<ann>").setHost("lap"))
                             .setPurpose("</script>")
                             .setGrantedAt(Messages.timestamp(NOON)))
+                    .addReservations(
+                        Reservation.newBuilder()
+                            .setReservationId("r-2")
+                            .addGpus(ReservedGpu.newBuilder().setIndex(1).setUuid("GPU-gpu01-1"))
+                            .setExpiresAt(Messages.timestamp(NOON))
+                            .setRenewed(true))
                     .addWaiting(Waiting.newBuilder().setOwner(Owner.newBuilder().setUser("bob")))
                     .addUnreservedUse(
                         UnreservedUse.newBuilder().setIndex(1).setUuid("GPU-gpu01-1").addPids(77)))
