@@ -92,7 +92,8 @@ final class ClusterOptions {
   @Option(
       names = "--bundle",
       paramLabel = "DIR",
-      description = "Upload this folder to every task, without .git, berth-logs and what its .berthignore"
+      description =
+          "Upload this folder to every task, without .git, berth-logs and what its .berthignore"
               + " names; SCRIPT is a path in it.")
   private Optional<Path> bundle = Optional.empty();
 

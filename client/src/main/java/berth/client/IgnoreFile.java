@@ -61,9 +61,7 @@ final class IgnoreFile {
       if (folders && !folder) {
         return false;
       }
-      return anchored
-          ? fitsAll(path)
-          : glob(segments.get(0), path.get(path.size() - 1));
+      return anchored ? fitsAll(path) : glob(segments.get(0), path.get(path.size() - 1));
     }
 
     // As with letters below, only the last ** must be tried again.

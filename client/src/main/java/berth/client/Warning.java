@@ -15,7 +15,10 @@ import java.util.regex.Pattern;
 public record Warning(String signal, Duration before) {
   private static final Pattern FORM = Pattern.compile("(?:SIG)?([A-Z][A-Z0-9+-]*)@(\\d+)(\\D*)");
 
-  /** What servers send: the others end a program that cannot do anything about it, or are for debuggers. */
+  /**
+   * What servers send: the others end a program that cannot do anything about it, or are for
+   * debuggers.
+   */
   private static final List<String> SIGNALS =
       List.of("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "ALRM", "WINCH");
 
@@ -23,7 +26,10 @@ public record Warning(String signal, Duration before) {
     if (!SIGNALS.contains(signal)) {
       throw new BerthException(
           Reason.INVALID,
-          "'" + signal + "' is not a signal to warn with: use one of " + String.join(", ", SIGNALS));
+          "'"
+              + signal
+              + "' is not a signal to warn with: use one of "
+              + String.join(", ", SIGNALS));
     }
     if (before.isNegative() || before.isZero()) {
       throw new BerthException(

@@ -36,7 +36,6 @@ class ReservationTableTest {
                     .build());
 
     assertThat(text.lines().skip(2).map(line -> line.replaceAll(" {2,}", "|")))
-        .containsExactly(
-            "0|ann@lap|12:00:00|in 29s|r-0", "1|ann@lap|12:00:00|while renewed|r-1");
+        .containsExactly("0|ann@lap|12:00:00|in 29s|r-0", "1|ann@lap|12:00:00|while renewed|r-1");
   }
 }

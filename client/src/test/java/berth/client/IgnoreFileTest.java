@@ -56,8 +56,7 @@ class IgnoreFileTest {
   @Test
   @Timeout(30)
   void aPatternOfManyStarsTakesNoTime() {
-    IgnoreFile hostile =
-        IgnoreFile.parse("*a".repeat(200) + "b\n/" + "**/a/".repeat(200) + "b\n");
+    IgnoreFile hostile = IgnoreFile.parse("*a".repeat(200) + "b\n/" + "**/a/".repeat(200) + "b\n");
 
     assertThat(hostile.leavesOutFile(Path.of("a".repeat(250)))).isFalse();
     assertThat(hostile.leavesOut(Path.of("a/".repeat(300)), true)).isFalse();

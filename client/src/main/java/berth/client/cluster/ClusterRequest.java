@@ -103,7 +103,9 @@ public record ClusterRequest(
         "it is to start again when its time is over, but its time is not limited: say 'time' too");
     Stream.concat(
             policy.warning().stream(),
-            groups.stream().flatMap(group -> group.signal().stream()).flatMap(own -> own.warning().stream()))
+            groups.stream()
+                .flatMap(group -> group.signal().stream())
+                .flatMap(own -> own.warning().stream()))
         .forEach(
             warning ->
                 check(

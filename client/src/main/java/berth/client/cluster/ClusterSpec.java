@@ -28,11 +28,7 @@ public final class ClusterSpec {
   /** Those whose addresses are an empty list where there are none: scripts of old expect that. */
   static final Set<String> ALWAYS_KNOWN =
       Set.of(
-          TaskGroup.CHIEF,
-          TaskGroup.MASTER,
-          TaskGroup.WORKER,
-          TaskGroup.PS,
-          TaskGroup.EVALUATOR);
+          TaskGroup.CHIEF, TaskGroup.MASTER, TaskGroup.WORKER, TaskGroup.PS, TaskGroup.EVALUATOR);
 
   /** What follows a type in the placeholder for its addresses. */
   static final String HOSTS = "_hosts";

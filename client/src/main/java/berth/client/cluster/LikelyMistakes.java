@@ -50,7 +50,8 @@ public final class LikelyMistakes {
                 meant ->
                     "'"
                         + type
-                        + "' is not a task type of TensorFlow and is not in TF_CONFIG; did you mean '"
+                        + "' is not a task type of TensorFlow and is not in TF_CONFIG; did you mean"
+                        + " '"
                         + meant
                         + "'?");
   }

@@ -49,8 +49,7 @@ public record TaskGroup(
   public static final String TENSORBOARD = "tensorboard";
 
   /** All of these. */
-  static final Set<String> USUAL_TYPES =
-      Set.of(PS, CHIEF, MASTER, WORKER, EVALUATOR, TENSORBOARD);
+  static final Set<String> USUAL_TYPES = Set.of(PS, CHIEF, MASTER, WORKER, EVALUATOR, TENSORBOARD);
 
   public TaskGroup {
     TaskName.checkType(type);

@@ -18,7 +18,6 @@ public record TaskSignal(Optional<Warning> warning) {
    * @throws BerthException if it is something else
    */
   public static TaskSignal parse(String text) {
-    return new TaskSignal(
-        text.equals(NONE) ? Optional.empty() : Optional.of(Warning.parse(text)));
+    return new TaskSignal(text.equals(NONE) ? Optional.empty() : Optional.of(Warning.parse(text)));
   }
 }

@@ -218,8 +218,7 @@ class ClusterFileTest {
 
     assertThat(
             request.tasks().stream()
-                .flatMap(
-                    task -> request.warning(task).map(w -> task + " " + w.signal()).stream()))
+                .flatMap(task -> request.warning(task).map(w -> task + " " + w.signal()).stream()))
         .containsExactly(
             "chief:0 USR1", "worker:0 INT", "worker:1 INT", "evaluator:0 USR1", "reader:0 USR2");
     assertThat(request.workerGrace()).isEqualTo(Duration.ofMinutes(5));

@@ -13,7 +13,9 @@ class LikelyMistakesTest {
   @Test
   void namesThePlaceholderThatWasProbablyMeant() {
     ClusterRequest request =
-        cluster("go", "--ps={ps_host}", "{job_nam}", "{ps_host}").task("worker", 2, w -> {}).build();
+        cluster("go", "--ps={ps_host}", "{job_nam}", "{ps_host}")
+            .task("worker", 2, w -> {})
+            .build();
 
     assertThat(LikelyMistakes.of(request))
         .containsExactly(
@@ -26,7 +28,10 @@ class LikelyMistakesTest {
   @Test
   void namesTheTypeThatWasProbablyMeant() {
     ClusterRequest request =
-        cluster("go", "{worker_hosts}").task("wroker", 2, w -> {}).task("chief", 1, c -> {}).build();
+        cluster("go", "{worker_hosts}")
+            .task("wroker", 2, w -> {})
+            .task("chief", 1, c -> {})
+            .build();
 
     assertThat(LikelyMistakes.of(request))
         .containsExactly(

@@ -268,10 +268,7 @@ final class ServerJson {
                 .put("purpose", holder.getPurpose())
                 .put("since", holder.hasGrantedAt(), holder.getGrantedAt())
                 // The next end of what is renewed is not one to wait for.
-                .put(
-                    "until",
-                    holder.hasExpiresAt() && !holder.getRenewed(),
-                    holder.getExpiresAt())
+                .put("until", holder.hasExpiresAt() && !holder.getRenewed(), holder.getExpiresAt())
                 .putTexts("runs", holder.getRunIdsList())
                 .put("heldBack", holder.getHeldBack()));
   }

@@ -177,9 +177,6 @@ class RegistryPageTest {
       assertThat(text(server, "state")).isEqualTo("up");
       assertThat(server.get("simulated").getAsBoolean()).isTrue();
       assertThat(text(gpu(server, 0), "state")).isEqualTo("free");
-      // What is renewed has no end that anybody should wait for.
-      assertThat(text(gpu(server, 1).getAsJsonObject("holder"), "reservation")).isEqualTo("r-2");
-      assertThat(gpu(server, 1).getAsJsonObject("holder").get("until").isJsonNull()).isTrue();
       assertThat(text(gpu(server, 1), "state")).isEqualTo("unhealthy");
     }
   }
@@ -217,12 +214,6 @@ class RegistryPageTest {
                             .setOwner(Owner.newBuilder().setUser("<ann>").setHost("lap"))
                             .setPurpose("</script>")
                             .setGrantedAt(Messages.timestamp(NOON)))
-                    .addReservations(
-                        Reservation.newBuilder()
-                            .setReservationId("r-2")
-                            .addGpus(ReservedGpu.newBuilder().setIndex(1).setUuid("GPU-gpu01-1"))
-                            .setExpiresAt(Messages.timestamp(NOON))
-                            .setRenewed(true))
                     .addWaiting(Waiting.newBuilder().setOwner(Owner.newBuilder().setUser("bob")))
                     .addUnreservedUse(
                         UnreservedUse.newBuilder().setIndex(1).setUuid("GPU-gpu01-1").addPids(77)))
@@ -239,6 +230,32 @@ class RegistryPageTest {
       assertThat(text(server.getAsJsonArray("queue").get(0).getAsJsonObject(), "user"))
           .isEqualTo("bob");
     }
+  }
+
+  @Test
+  void whatIsRenewedHasNoEndToWaitFor() throws Exception {
+    register(gpu01, GpuState.GPU_STATE_RESERVED, GpuState.GPU_STATE_RESERVED);
+    gpu01.first =
+        gpu01.sample(1, 2).toBuilder()
+            .setReservations(
+                ListReservationsResponse.newBuilder()
+                    .addReservations(ending("r-1", "GPU-gpu01-0"))
+                    .addReservations(ending("r-2", "GPU-gpu01-1").setRenewed(true)))
+            .build();
+
+    try (Events wall = events("/api/wall")) {
+      JsonObject server = wall.server("gpu01", now -> !gpu(now, 1).get("holder").isJsonNull());
+      assertThat(gpu(server, 0).getAsJsonObject("holder").get("until").getAsLong())
+          .isEqualTo(NOON_MILLIS);
+      assertThat(gpu(server, 1).getAsJsonObject("holder").get("until").isJsonNull()).isTrue();
+    }
+  }
+
+  private static Reservation.Builder ending(String id, String gpu) {
+    return Reservation.newBuilder()
+        .setReservationId(id)
+        .addGpus(ReservedGpu.newBuilder().setUuid(gpu))
+        .setExpiresAt(Messages.timestamp(NOON));
   }
 
   @Test

@@ -71,8 +71,8 @@ public final class ReservationMessages {
   private static Lifetime lifetime(berth.v1.Lifetime lifetime) {
     return switch (lifetime.getByCase()) {
       case RENEWALS -> new Lifetime.Renewals(Messages.duration(lifetime.getRenewals()));
-      case DURATION -> new Lifetime.Lasting(
-              Messages.duration(lifetime.getDuration()), lifetime.getRenewed());
+      case DURATION ->
+          new Lifetime.Lasting(Messages.duration(lifetime.getDuration()), lifetime.getRenewed());
       case PROCESS -> new Lifetime.OfProcess(lifetime.getProcess());
       case STREAM -> {
         if (!lifetime.getStream()) {
