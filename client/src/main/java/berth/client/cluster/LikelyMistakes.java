@@ -1,6 +1,5 @@
 package berth.client.cluster;
 
-import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Optional;
@@ -19,27 +18,23 @@ public final class LikelyMistakes {
 
   private LikelyMistakes() {}
 
-  /** A sentence for each, in the order of the tasks. */
+  /** A sentence for each, in the order of the tasks. What several types have is told once. */
   public static List<String> of(ClusterRequest request) {
-    List<String> mistakes = new ArrayList<>();
+    Set<String> mistakes = new LinkedHashSet<>();
     Set<String> placeholders = placeholders(request);
     for (TaskGroup group : request.groups()) {
       type(group.type()).ifPresent(mistakes::add);
       for (String name : unknown(group, placeholders)) {
         Spelling.nearest(name, placeholders)
-            .ifPresent(
+            .map(
                 meant ->
-                    mistakes.add(
-                        "{"
-                            + name
-                            + "} of task '"
-                            + group.type()
-                            + "' is not a placeholder and is passed as it is; did you mean {"
-                            + meant
-                            + "}?"));
+                    String.format(
+                        "{%s} is not a placeholder and is passed as it is; did you mean {%s}?",
+                        name, meant))
+            .ifPresent(mistakes::add);
       }
     }
-    return mistakes;
+    return List.copyOf(mistakes);
   }
 
   private static Optional<String> type(String type) {

@@ -15,14 +15,13 @@ class LikelyMistakesTest {
     ClusterRequest request =
         cluster("go", "--ps={ps_host}", "{job_nam}", "{ps_host}")
             .task("worker", 2, w -> {})
+            .task("ps", 1, ps -> {})
             .build();
 
     assertThat(LikelyMistakes.of(request))
         .containsExactly(
-            "{ps_host} of task 'worker' is not a placeholder and is passed as it is; did you mean"
-                + " {ps_hosts}?",
-            "{job_nam} of task 'worker' is not a placeholder and is passed as it is; did you mean"
-                + " {job_name}?");
+            "{ps_host} is not a placeholder and is passed as it is; did you mean {ps_hosts}?",
+            "{job_nam} is not a placeholder and is passed as it is; did you mean {job_name}?");
   }
 
   @Test
