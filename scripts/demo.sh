@@ -20,6 +20,18 @@ state=${TMPDIR:-/tmp}/berth-demo-$(id -u)
 export BERTH_REGISTRY=none
 unset BERTH_SERVER
 
+# Prints words such that a shell reads them as they are.
+quoted() {
+  local word
+  for word in "$@"; do
+    if [[ $word =~ ^[A-Za-z0-9_./:,=@%+{}-]+$ && ! $word =~ \{.*[,.].*\} ]]; then
+      printf ' %s' "$word"
+    else
+      printf " '%s'" "${word//\'/\'\\\'\'}"
+    fi
+  done
+}
+
 # Ends the clusters that the servers supervise, which go on without them otherwise.
 cancel_clusters() {
   local address_file
@@ -80,11 +92,11 @@ YAML
 
 # Starts a server in the background, and returns when it listens.
 start_server() {
-  local name=$1 gpus=$2 ports=$3
+  local name=$1 gpus=$2 ports=$3 label=$4
   # Lock folders of their own: the two play two machines, and this one may have real GPUs.
   mkdir -p "$state/$name/locks"
   start "$name" "${berth}d" --name "$name" --simulate-gpus "$gpus" --lock-dir "$state/$name/locks" \
-    --state-dir "$state/$name" --port-range "$ports" "${runtime[@]}"
+    --state-dir "$state/$name" --port-range "$ports" --label "$label" "${runtime[@]}"
   echo "$address" >"$state/$name.address"
 }
 
@@ -146,14 +158,14 @@ start registry "$berth-registry" --discovery-port 0
 export BERTH_REGISTRY=$address
 page=$(sed -n 's/.* its page is //p' "$state/registry.log")
 say "The registry's page: $page"
-start_server gpu01 4 20000-20499
-start_server gpu02 2 20500-20999
+start_server gpu01 4 20000-20499 room=b12
+start_server gpu02 2 20500-20999 room=b14
 await_servers
 
-# Shows a command and runs it.
+# Shows a command, such that it can be pasted, and runs it.
 show() {
   say
-  say "\$ $*"
+  say "\$$(quoted "$@")"
   "$@"
 }
 
@@ -179,7 +191,6 @@ show berth runs
 show berth cluster run --name line-fit --ps 2 --workers 2 --gpus 1 "${job[@]}" --log-dir "$state/line-fit" \
   examples/clusters/line_fit.sh '{job_name}' '{task_index}' '{ps_hosts}'
 
-
 cat >"$state/survive.sh" <<'JOB'
 echo "start $((RESTART_COUNT + 1)) of worker $1"
 sleep 1
@@ -203,14 +214,14 @@ if $stay; then
   cat >&2 <<TEXT
 
 The registry and both servers are running, and $page shows them. Try:
-  export PATH=$PWD/build/install/berth/bin:\$PATH BERTH_REGISTRY=$BERTH_REGISTRY
+  export PATH=$(quoted "$PWD/build/install/berth/bin" | cut -c 2-):\$PATH BERTH_REGISTRY=$BERTH_REGISTRY
   berth servers --watch
   berth gpus
   berth reserve --gpus 2 --for 10m
   berth reservations
-  berth run --gpus 1$(printf ' %q' "${job[@]}") $state/train.sh model-c
+  berth run --gpus 1$(quoted "${job[@]}" "$state/train.sh") model-c
   berth runs
-  berth cluster run --ps 2 --workers 2 --gpus 1$(printf ' %q' "${job[@]}") examples/clusters/line_fit.sh {job_name} {task_index} {ps_hosts}
+  berth cluster run --ps 1 --workers 2 --gpus 1$(quoted "${job[@]}" "$PWD/examples/clusters/line_fit.sh") {job_name} {task_index} {ps_hosts}
   berth clusters --all
 The lines '... described by' in $state/*.log name the files of the simulated GPUs: change a temperature, or add the
 line 'status 15' to a GPU to lose it. Stop everything with:

@@ -92,7 +92,9 @@ final class ClusterOptions {
   @Option(
       names = "--bundle",
       paramLabel = "DIR",
-      description = "Upload this folder to every task, without .git; SCRIPT is a path in it.")
+      description =
+          "Upload this folder to every task, without .git, berth-logs and what its .berthignore"
+              + " names; SCRIPT is a path in it.")
   private Optional<Path> bundle = Optional.empty();
 
   @Option(
@@ -218,6 +220,7 @@ final class ClusterOptions {
         read.startTimeout(),
         read.stopGrace(),
         read.evaluatorGrace(),
+        read.workerGrace(),
         keepAlive.over(read.policy()));
   }
 

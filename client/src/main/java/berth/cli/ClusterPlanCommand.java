@@ -5,6 +5,7 @@ import berth.client.RegistryClient;
 import berth.client.cluster.ClusterPlan;
 import berth.client.cluster.ClusterRequest;
 import berth.client.cluster.ClusterSpec;
+import berth.client.cluster.LikelyMistakes;
 import berth.client.cluster.Planner;
 import berth.client.cluster.TaskName;
 import berth.command.ExitCode;
@@ -62,6 +63,7 @@ final class ClusterPlanCommand implements Callable<Integer> {
       return ExitCode.OK;
     }
     ClusterRequest request = options.request(spec);
+    LikelyMistakes.of(request).forEach(Terminal::note);
     ClusterPlan plan;
     try (RegistryClient client = registry.require()) {
       plan = Planner.place(request, client.servers());

@@ -6,6 +6,7 @@ import berth.client.cluster.ClusterRequest;
 import berth.client.cluster.ClusterResult;
 import berth.client.cluster.DetachedCluster;
 import berth.client.cluster.HandOver;
+import berth.client.cluster.LikelyMistakes;
 import berth.command.ExitCode;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
@@ -121,6 +122,7 @@ final class ClusterRunCommand implements Callable<Integer> {
       return ExitCode.OK;
     }
     ClusterRequest request = options.request(spec);
+    LikelyMistakes.of(request).forEach(Terminal::note);
     if (detach) {
       return detach(request);
     }

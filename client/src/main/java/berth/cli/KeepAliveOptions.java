@@ -56,8 +56,9 @@ final class KeepAliveOptions {
       paramLabel = "RULE",
       converter = SuccessConverter.class,
       description =
-          "When the training has succeeded: workers (the chief and all workers, default), chief"
-              + " (else worker 0), or a share of the workers, for example 80%%.")
+          "When the training has succeeded: workers (the chief and all workers), chief (else worker"
+              + " 0), or a share of the workers, for example 80%%. Default: workers, but those that"
+              + " outlive their chief are stopped after a minute.")
   private Optional<SuccessRule> success = Optional.empty();
 
   @ArgGroup private Cleaned cleaned = new Cleaned();
@@ -91,8 +92,8 @@ final class KeepAliveOptions {
       paramLabel = "SIGNAL@TIME",
       converter = LimitOptions.WarningConverter.class,
       description =
-          "With --time: signal all tasks this long before the end, for example USR1@60 (seconds),"
-              + " so that they can save.")
+          "With --time: signal chief, workers and evaluator this long before the end, for example"
+              + " USR1@60 (seconds), so that they can save.")
   private Optional<Warning> warning = Optional.empty();
 
   @Option(

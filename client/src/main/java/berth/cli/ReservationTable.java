@@ -103,6 +103,9 @@ final class ReservationTable {
   }
 
   private String until(Reservation reservation) {
+    if (reservation.getRenewed()) {
+      return "while renewed";
+    }
     if (reservation.hasRemaining()) {
       return "in " + Times.span(Messages.duration(reservation.getRemaining()));
     }

@@ -96,7 +96,9 @@ final class RunCommand implements Callable<Integer> {
   @Option(
       names = "--bundle",
       paramLabel = "DIR",
-      description = "Upload this folder without .git; SCRIPT is a path in it.")
+      description =
+          "Upload this folder without .git, berth-logs and what its .berthignore names; SCRIPT is"
+              + " a path in it.")
   private Optional<Path> bundle = Optional.empty();
 
   @Option(

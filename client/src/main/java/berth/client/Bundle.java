@@ -13,8 +13,8 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 
 /**
- * A folder that is sent along with runs, all but {@code .git}, packed once for all servers that may
- * get it. Any thread may call.
+ * A folder that is sent along with runs, see {@link TarPacker}, packed once for all servers that
+ * may get it. Any thread may call.
  */
 public final class Bundle implements AutoCloseable {
   private final Path folder;

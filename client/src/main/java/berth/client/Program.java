@@ -99,7 +99,24 @@ public record Program(
     }
     Path script = folder.resolve(name);
     checkScript(script, "there is no file " + name + " in the bundle " + folder, hint);
+    if (isLeftOut(folder, Path.of(name).normalize())) {
+      throw new BerthException(
+          Reason.INVALID,
+          "the script "
+              + name
+              + " is not uploaded: "
+              + folder.resolve(IgnoreFile.NAME)
+              + " leaves it out");
+    }
     return script;
+  }
+
+  private static boolean isLeftOut(Path folder, Path script) {
+    try {
+      return IgnoreFile.of(folder).leavesOutFile(script);
+    } catch (IOException e) {
+      throw new BerthException(Reason.INVALID, "cannot read " + e.getMessage(), e);
+    }
   }
 
   private void addSource(

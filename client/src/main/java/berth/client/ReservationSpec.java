@@ -49,7 +49,8 @@ public record ReservationSpec(String purpose, Resources resources, Duration leas
             .setPortCount(resources.ports())
             .setWait(Messages.waitTime(resources.waitAtMost()))
             // Unlike what lives by renewals, it goes on while its server is restarted.
-            .setLifetime(Lifetime.newBuilder().setDuration(Messages.duration(lease)))
+            .setLifetime(
+                Lifetime.newBuilder().setDuration(Messages.duration(lease)).setRenewed(true))
             .setOwner(ThisUser.owner())
             .setPurpose(purpose);
     RunRequests.gpus(resources.gpus()).ifPresent(request::setGpus);

@@ -215,7 +215,7 @@ public final class RunClient implements AutoCloseable {
   }
 
   /**
-   * Stores the files of a folder, all but {@code .git}, as a bundle, and returns its digest, which
+   * Stores the files of a folder, see {@link TarPacker}, as a bundle, and returns its digest, which
    * {@code RunCodeRequest} wants. Costs little if the server has it already.
    *
    * @param timeout how long the server may take nothing, or leave the answer open

@@ -208,7 +208,10 @@ public record RunSpec(
       return this;
     }
 
-    /** Sends this folder along, all but {@code .git}; the program starts in it. */
+    /**
+     * Sends this folder along, all but {@code .git}, {@code berth-logs} and what its {@code
+     * .berthignore} names; the program starts in it.
+     */
     public Builder files(Path folder) {
       this.files = Optional.of(folder);
       return this;

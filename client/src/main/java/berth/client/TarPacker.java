@@ -31,13 +31,13 @@ public final class TarPacker {
   // this one is the earliest that zip files, and with them Python's packaging, can express.
   private static final long FIXED_SECONDS = 315_619_200;
 
-  private static final String LEFT_OUT = ".git";
-
   private TarPacker() {}
 
   /**
-   * Writes the files, folders and links below {@code folder} to {@code tar}, all but {@code .git},
-   * and returns the digest that {@code UploadBundle} wants. Any thread may call.
+   * Writes the files, folders and links below {@code folder} to {@code tar}, and returns the digest
+   * that {@code UploadBundle} wants. Leaves out {@code .git}, the folders {@code berth-logs} that
+   * clusters write, and what {@code .berthignore} in the folder names, which is written as {@code
+   * .gitignore} is. Any thread may call.
    *
    * @throws BerthException if there is no such folder, or something in it is neither file nor
    *     folder nor link
@@ -70,6 +70,7 @@ public final class TarPacker {
 
   // By name, in an order that no file system and no locale has a say in.
   private static TreeMap<String, Path> contents(Path folder, Path tar) throws IOException {
+    IgnoreFile ignored = IgnoreFile.of(folder);
     TreeMap<String, Path> contents = new TreeMap<>();
     Files.walkFileTree(
         folder,
@@ -79,7 +80,7 @@ public final class TarPacker {
             if (path.equals(folder)) {
               return FileVisitResult.CONTINUE;
             }
-            if (path.endsWith(LEFT_OUT)) {
+            if (ignored.leavesOut(folder.relativize(path), true)) {
               return FileVisitResult.SKIP_SUBTREE;
             }
             contents.put(folder.relativize(path).toString(), path);
@@ -88,7 +89,7 @@ public final class TarPacker {
 
           @Override
           public FileVisitResult visitFile(Path path, BasicFileAttributes attributes) {
-            if (!path.endsWith(LEFT_OUT) && !path.equals(tar)) {
+            if (!path.equals(tar) && !ignored.leavesOut(folder.relativize(path), false)) {
               contents.put(folder.relativize(path).toString(), path);
             }
             return FileVisitResult.CONTINUE;

@@ -3,6 +3,7 @@ package berth.client;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import java.time.Duration;
+import java.util.List;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
@@ -13,12 +14,26 @@ import java.util.regex.Pattern;
  */
 public record Warning(String signal, Duration before) {
   private static final Pattern FORM = Pattern.compile("(?:SIG)?([A-Z][A-Z0-9+-]*)@(\\d+)(\\D*)");
-  private static final Pattern SIGNAL = Pattern.compile("[A-Z][A-Z0-9+-]{0,19}");
+
+  /**
+   * What servers send: the others end a program that cannot do anything about it, or are for
+   * debuggers.
+   */
+  private static final List<String> SIGNALS =
+      List.of("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "ALRM", "WINCH");
 
   public Warning {
-    if (!SIGNAL.matcher(signal).matches() || before.isNegative()) {
+    if (!SIGNALS.contains(signal)) {
       throw new BerthException(
-          Reason.INVALID, "the warning " + signal + "@" + before + " has no such signal or time");
+          Reason.INVALID,
+          "'"
+              + signal
+              + "' is not a signal to warn with: use one of "
+              + String.join(", ", SIGNALS));
+    }
+    if (before.isNegative() || before.isZero()) {
+      throw new BerthException(
+          Reason.INVALID, "the signal " + signal + " must come some time before the end");
     }
   }
 

@@ -210,6 +210,9 @@ class RunCommandTest {
         "--mount data -- x | 'data' is not SRC[:DST][:ro] with absolute paths, such as"
             + " /data:/data:ro",
         "--signal USR1 -- x | 'USR1' is not a signal and a time, such as USR1@60 or USR1@2m",
+        "--signal FOO@3 -- x | 'FOO' is not a signal to warn with: use one of HUP, INT, QUIT, USR1,"
+            + " USR2, TERM, CONT, ALRM, WINCH",
+        "--signal USR1@0 -- x | the signal USR1 must come some time before the end",
         "--idle 5@30m -- x | '5@30m' is not a percentage and a time, such as 5%@30m",
         "--pip numpy --image x | --pip and --requirements require a script, or a command after --",
         "--idle 5%@30 -- x | '30' is not a duration such as 30s, 10m or 1h30m",

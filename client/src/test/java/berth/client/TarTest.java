@@ -92,6 +92,46 @@ class TarTest {
   }
 
   @Test
+  void aBundleIsTheSameAfterAClusterHasWrittenItsLogs() throws Exception {
+    Path one = project("one", "a.py", "sub/b.py");
+    String before = TarPacker.pack(one, folder.resolve("t.tar"));
+    Path logs = Files.createDirectories(one.resolve("berth-logs/mnist-20261118-121707"));
+    Files.writeString(logs.resolve("worker-0.log"), "step 1");
+
+    assertThat(TarPacker.pack(one, folder.resolve("t.tar"))).isEqualTo(before);
+  }
+
+  @Test
+  void packsNothingThatItsIgnoreFileNamesAndRepacksTheSame() throws Exception {
+    Path one = project("one", "a.py", "data/big.bin", "model.h5", "keep/model.h5");
+    Files.writeString(one.resolve(".berthignore"), "# big\n/data/\n*.h5\n!/keep/*.h5\n");
+    Path packed = folder.resolve("t.tar");
+    String digest = TarPacker.pack(one, packed);
+
+    TarUnpacker.unpack(Files.newInputStream(packed), target, name -> name, LIMITS);
+
+    try (Stream<Path> below = Files.walk(target)) {
+      assertThat(below.map(path -> target.relativize(path).toString()))
+          .containsExactlyInAnyOrder("", ".berthignore", "a.py", "keep", "keep/model.h5");
+    }
+    assertThat(TarPacker.pack(target, folder.resolve("again.tar"))).isEqualTo(digest);
+  }
+
+  @Test
+  void aScriptThatIsLeftOutIsRefused() throws Exception {
+    Path one = project("one", "sub/train.py");
+    Files.writeString(one.resolve(".berthignore"), "sub/\n");
+    Program program =
+        new Program(List.of("./sub/train.py"), false, java.util.Optional.of(one), List.of());
+
+    assertThatThrownBy(program::check)
+        .hasMessage(
+            "the script ./sub/train.py is not uploaded: "
+                + one.resolve(".berthignore")
+                + " leaves it out");
+  }
+
+  @Test
   void saysThatAFolderToBundleIsNone() {
     assertThatThrownBy(() -> TarPacker.pack(folder.resolve("none"), folder.resolve("t.tar")))
         .hasMessage("cannot bundle " + folder.resolve("none") + ": no such folder");

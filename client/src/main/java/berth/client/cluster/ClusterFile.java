@@ -18,7 +18,6 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
-import java.util.Set;
 import java.util.function.Function;
 import java.util.stream.Stream;
 import picocli.CommandLine.TypeConversionException;
@@ -58,7 +57,8 @@ public final class ClusterFile {
           "script",
           "servers",
           "service",
-          "shm");
+          "shm",
+          "signal");
 
   private static final List<String> ALL_KEYS =
       sorted(
@@ -72,14 +72,14 @@ public final class ClusterFile {
           "restart-pause",
           "restart-scope",
           "resubmit",
-          "signal",
           "start-timeout",
           "stop-grace",
           "success",
           "tasks",
           "time",
           "ttl",
-          "wait");
+          "wait",
+          "worker-grace");
 
   private static final List<String> TASK_KEYS =
       sorted(
@@ -126,15 +126,6 @@ public final class ClusterFile {
           Map.entry("activeDeadlineSeconds", "time"),
           Map.entry("walltime", "time"),
           Map.entry("checkpoint-dir", "checkpoints"));
-
-  private static final Set<String> USUAL_TYPES =
-      Set.of(
-          TaskGroup.CHIEF,
-          TaskGroup.MASTER,
-          TaskGroup.WORKER,
-          TaskGroup.PS,
-          TaskGroup.EVALUATOR,
-          TaskGroup.TENSORBOARD);
 
   private final Path file;
   private final YamlValue root;
@@ -193,6 +184,7 @@ public final class ClusterFile {
     all.value("start-timeout", Converters::time).ifPresent(request::startTimeout);
     all.value("stop-grace", ClusterFile::duration).ifPresent(request::stopGrace);
     all.value("evaluator-grace", ClusterFile::duration).ifPresent(request::evaluatorGrace);
+    all.value("worker-grace", ClusterFile::duration).ifPresent(request::workerGrace);
     all.value("restart", text -> said(() -> RestartPolicy.parse(text))).ifPresent(request::restart);
     request.policy(policy());
     // Tried on nothing, so that what is wrong is found before it is mixed with what tasks say.
@@ -248,6 +240,8 @@ public final class ClusterFile {
         .ifPresent(policy -> request.restart(type, policy));
     task.value("max-restarts", ClusterFile::restarts)
         .ifPresent(times -> request.maxRestarts(type, times));
+    task.value("signal", text -> said(() -> TaskSignal.parse(text)))
+        .ifPresent(signal -> request.signal(type, signal));
     at(place, () -> request.task(type, instances, run -> sayForTask(task, run)));
     TaskGroup group = at(place, () -> request.group(type));
     YamlValue script = task.get("script").or(() -> all.get("script")).orElse(place);
@@ -269,7 +263,7 @@ public final class ClusterFile {
       throw place.invalid("'" + type + "': types of tasks are lower case here: '" + lower + "'");
     }
     String singular = type.replaceFirst("s$", "");
-    if (!USUAL_TYPES.contains(type) && USUAL_TYPES.contains(singular)) {
+    if (!TaskGroup.USUAL_TYPES.contains(type) && TaskGroup.USUAL_TYPES.contains(singular)) {
       throw place.invalid("'" + type + "': did you mean the type '" + singular + "'?");
     }
     at(place, () -> new TaskName(type, 0));
@@ -453,7 +447,7 @@ public final class ClusterFile {
     if (TASK_KEYS.contains(key)) {
       return " (set it per task, under 'tasks:')";
     }
-    return USUAL_TYPES.contains(key.toLowerCase(Locale.ROOT))
+    return TaskGroup.USUAL_TYPES.contains(key.toLowerCase(Locale.ROOT))
         ? " (list tasks under 'tasks:')"
         : hint(key, ALL_KEYS);
   }

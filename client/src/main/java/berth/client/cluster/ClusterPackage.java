@@ -181,15 +181,7 @@ final class ClusterPackage {
   private static ClusterRequest moved(ClusterRequest request, Function<Path, Path> places) {
     List<TaskGroup> groups =
         request.groups().stream()
-            .map(
-                group ->
-                    new TaskGroup(
-                        group.type(),
-                        group.instances(),
-                        group.run().with(moved(group.run().program(), places)),
-                        group.background(),
-                        group.restart(),
-                        group.maxRestarts()))
+            .map(group -> group.with(group.run().with(moved(group.run().program(), places))))
             .toList();
     return new ClusterRequest(
         request.name(),
@@ -200,6 +192,7 @@ final class ClusterPackage {
         request.startTimeout(),
         request.stopGrace(),
         request.evaluatorGrace(),
+        request.workerGrace(),
         request.policy());
   }
 

@@ -17,7 +17,8 @@ import java.util.Optional;
  * @param cleaning what is stopped at the end
  * @param timeToLive how long it is known after its end, and how long tasks go on that are kept
  *     running; empty: a week, and a day
- * @param warning the signal that tells all tasks that the time is nearly over
+ * @param warning the signal that tells tasks that the time is nearly over: those that train or
+ *     evaluate, unless a type says something else
  * @param resubmissions how often it starts again when its time is over
  * @param checkpoints a folder of all servers that every task sees and that survives them; empty:
  *     none
@@ -44,7 +45,7 @@ public record ClusterPolicy(
           50,
           false,
           Duration.ofSeconds(1),
-          SuccessRule.ALL_WORKERS,
+          SuccessRule.USUAL,
           Cleaning.RUNNING,
           Optional.empty(),
           Optional.empty(),

@@ -1,6 +1,7 @@
 package berth.client.cluster;
 
 import berth.client.RunSpec;
+import berth.client.Warning;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import java.nio.file.Path;
@@ -35,6 +36,7 @@ import java.util.stream.Stream;
  * @param startTimeout how long the tasks may take to start
  * @param stopGrace time between the request to end, and its enforcement
  * @param evaluatorGrace how long the evaluator may go on after the training
+ * @param workerGrace how long workers may go on after their chief, see {@link SuccessRule#USUAL}
  * @param policy how it is kept alive, and how it ends
  */
 public record ClusterRequest(
@@ -46,6 +48,7 @@ public record ClusterRequest(
     Duration startTimeout,
     Duration stopGrace,
     Duration evaluatorGrace,
+    Duration workerGrace,
     ClusterPolicy policy) {
   /** The variable in which tasks find the folder that survives them. */
   static final String CHECKPOINT_FOLDER = "CHECKPOINT_DIR";
@@ -88,6 +91,7 @@ public record ClusterRequest(
     checkTime("the time to start", startTimeout, Duration.ofNanos(1));
     checkTime("the time to stop", stopGrace, Duration.ZERO);
     checkTime("the time of the evaluator", evaluatorGrace, Duration.ZERO);
+    checkTime("the time of the workers", workerGrace, Duration.ZERO);
     policy.timeToLive().ifPresent(time -> checkTime("the time to live", time, Duration.ZERO));
     checkPolicy(policy, groups, timeLimit);
   }
@@ -97,9 +101,12 @@ public record ClusterRequest(
     check(
         policy.resubmissions() == 0 || timeLimit.isPresent(),
         "it is to start again when its time is over, but its time is not limited: say 'time' too");
-    policy
-        .warning()
-        .ifPresent(
+    Stream.concat(
+            policy.warning().stream(),
+            groups.stream()
+                .flatMap(group -> group.signal().stream())
+                .flatMap(own -> own.warning().stream()))
+        .forEach(
             warning ->
                 check(
                     timeLimit.isPresent() && warning.before().compareTo(timeLimit.get()) < 0,
@@ -128,6 +135,15 @@ public record ClusterRequest(
         .orElseThrow();
   }
 
+  /** The signal that a task gets ahead of the end of the time limit. */
+  Optional<Warning> warning(TaskName task) {
+    TaskGroup group = group(task);
+    return group
+        .signal()
+        .map(TaskSignal::warning)
+        .orElseGet(() -> group.isWarned() ? policy.warning() : Optional.empty());
+  }
+
   /** The same with another policy. */
   public ClusterRequest with(ClusterPolicy other) {
     return new ClusterRequest(
@@ -139,6 +155,7 @@ public record ClusterRequest(
         startTimeout,
         stopGrace,
         evaluatorGrace,
+        workerGrace,
         other);
   }
 
@@ -205,6 +222,7 @@ public record ClusterRequest(
     private RestartPolicy restart = RestartPolicy.NEVER;
     private final Map<String, RestartPolicy> restarts = new LinkedHashMap<>();
     private final Map<String, Integer> maxRestarts = new LinkedHashMap<>();
+    private final Map<String, TaskSignal> signals = new LinkedHashMap<>();
     private ClusterPolicy policy = ClusterPolicy.USUAL;
     private Layout layout = Layout.SPREAD;
     private Optional<Duration> waitAtMost = Optional.empty();
@@ -212,6 +230,7 @@ public record ClusterRequest(
     private Duration startTimeout = Duration.ofMinutes(10);
     private Duration stopGrace = Duration.ofSeconds(10);
     private Duration evaluatorGrace = Duration.ofMinutes(1);
+    private Duration workerGrace = Duration.ofMinutes(1);
 
     private Builder(String name) {
       this.name = name;
@@ -264,6 +283,12 @@ public record ClusterRequest(
       return this;
     }
 
+    /** What the tasks of a type get ahead of the end, whatever the policy says. */
+    public Builder signal(String type, TaskSignal signal) {
+      signals.put(type, signal);
+      return this;
+    }
+
     /** How it is kept alive, and how it ends. */
     public Builder policy(ClusterPolicy policy) {
       this.policy = policy;
@@ -305,13 +330,19 @@ public record ClusterRequest(
       return this;
     }
 
+    /** How long workers may go on after their chief. */
+    public Builder workerGrace(Duration time) {
+      this.workerGrace = time;
+      return this;
+    }
+
     /**
      * @throws BerthException if something is missing, or contradicts itself
      */
     public ClusterRequest build() {
       List<TaskGroup> built = new ArrayList<>();
       groups.forEach((type, begun) -> built.add(group(type, begun)));
-      Stream.of(background, restarts, maxRestarts)
+      Stream.of(background, restarts, maxRestarts, signals)
           .flatMap(said -> said.keySet().stream())
           .forEach(type -> check(groups.containsKey(type), "there are no tasks '" + type + "'"));
       return new ClusterRequest(
@@ -323,6 +354,7 @@ public record ClusterRequest(
           startTimeout,
           stopGrace,
           evaluatorGrace,
+          workerGrace,
           policy);
     }
 
@@ -357,7 +389,8 @@ public record ClusterRequest(
           spec,
           background.getOrDefault(type, TaskGroup.usuallyInBackground(type)),
           restarts.getOrDefault(type, restart),
-          maxRestarts.getOrDefault(type, TaskGroup.USUAL_RESTARTS));
+          maxRestarts.getOrDefault(type, TaskGroup.USUAL_RESTARTS),
+          Optional.ofNullable(signals.get(type)));
     }
   }
 }

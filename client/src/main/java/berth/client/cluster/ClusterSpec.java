@@ -25,7 +25,15 @@ public final class ClusterSpec {
   private static final Set<String> RANKLESS =
       Set.of(TaskGroup.PS, TaskGroup.EVALUATOR, TaskGroup.TENSORBOARD);
 
-  private static final Pattern BRACES = Pattern.compile("\\{([a-z][a-z0-9_-]*)\\}");
+  /** Those whose addresses are an empty list where there are none: scripts of old expect that. */
+  static final Set<String> ALWAYS_KNOWN =
+      Set.of(
+          TaskGroup.CHIEF, TaskGroup.MASTER, TaskGroup.WORKER, TaskGroup.PS, TaskGroup.EVALUATOR);
+
+  /** What follows a type in the placeholder for its addresses. */
+  static final String HOSTS = "_hosts";
+
+  static final Pattern BRACES = Pattern.compile("\\{([a-z][a-z0-9_-]*)\\}");
   private static final Gson JSON = new GsonBuilder().disableHtmlEscaping().create();
 
   private final Map<TaskName, Address> addresses;
@@ -125,15 +133,15 @@ public final class ClusterSpec {
       case "host" -> own.host();
       case "port" -> Integer.toString(own.port());
       default ->
-          key.endsWith("_hosts") ? hosts(key.replaceFirst("_hosts$", ""), otherwise) : otherwise;
+          key.endsWith(HOSTS)
+              ? hosts(key.substring(0, key.length() - HOSTS.length()), otherwise)
+              : otherwise;
     };
   }
 
-  // A script of old that has no such tasks expects an empty list.
   private String hosts(String type, String otherwise) {
-    boolean known = TENSORFLOW.contains(type) || type.equals(TaskGroup.EVALUATOR);
     List<String> hosts = byType(List.of(type)).get(type);
-    return hosts != null ? String.join(",", hosts) : known ? "" : otherwise;
+    return hosts != null ? String.join(",", hosts) : ALWAYS_KNOWN.contains(type) ? "" : otherwise;
   }
 
   private Map<String, List<String>> byType(List<String> types) {

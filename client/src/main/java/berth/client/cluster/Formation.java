@@ -28,6 +28,7 @@ import java.util.stream.Collectors;
 final class Formation {
   // A server that could not start a task so often is left for others, if there are any.
   private static final int MOST_FAILED_STARTS = 2;
+  private static final int MOST_NAMED = 5;
 
   /** What the thread that leads the cluster is told. */
   sealed interface News {
@@ -69,6 +70,9 @@ final class Formation {
 
     /** The evaluators had their time. */
     record EvaluatorsDone() implements Alarm {}
+
+    /** The workers had their time after their chief. */
+    record WorkersDone() implements Alarm {}
 
     /** Nobody may look inside any more. */
     record KeptLongEnough() implements Alarm {}
@@ -231,6 +235,8 @@ final class Formation {
         startIsOverdue();
       } else if (alarm instanceof Alarm.Restart restart) {
         checkHold(tasks.get(restart.task()));
+      } else if (alarm instanceof Alarm.WorkersDone) {
+        workersHadTheirTime();
       } else {
         ledger.keptNoLonger();
         stopAll(End.STOPPED, false);
@@ -291,8 +297,7 @@ final class Formation {
   private boolean gaveUpInTime(TaskResult result) {
     boolean warned =
         request
-            .policy()
-            .warning()
+            .warning(result.task())
             .flatMap(
                 warning -> ledger.timeLeft().map(left -> left.compareTo(warning.before()) <= 0))
             .orElse(false);
@@ -424,6 +429,7 @@ final class Formation {
         decide(Outcome.SUCCEEDED, "", Optional.empty());
       } else {
         hasStarted(task);
+        giveWorkersTime();
       }
     } else if (name.type().equals(TaskGroup.TENSORBOARD)) {
       // It may end without a start, and nobody waits for it then.
@@ -489,6 +495,32 @@ final class Formation {
             + time.toSeconds()
             + " s at most, or until the cluster is cancelled");
     alarm(new Alarm.KeptLongEnough(), time);
+  }
+
+  private void giveWorkersTime() {
+    List<TaskName> late = goal.outlivingChief(results);
+    Alarm done = new Alarm.WorkersDone();
+    if (!late.isEmpty() && !alarms.containsKey(done)) {
+      int more = late.size() - MOST_NAMED;
+      note(
+          request.leader()
+              + " has finished; waiting up to "
+              + request.workerGrace().toSeconds()
+              + " s for "
+              + late.stream()
+                  .limit(MOST_NAMED)
+                  .map(TaskName::toString)
+                  .collect(Collectors.joining(", "))
+              + (more > 0 ? " and " + more + " more" : ""));
+      alarm(done, request.workerGrace());
+    }
+  }
+
+  private void workersHadTheirTime() {
+    // They may be saving what they have in order to start again.
+    if (again.isEmpty()) {
+      decide(Outcome.SUCCEEDED, "", Optional.empty());
+    }
   }
 
   private void giveEvaluatorsTime() {

@@ -193,7 +193,8 @@ final class Gang {
         ReserveRequest.newBuilder()
             .setPortCount(1)
             // So that a server that restarts still knows it.
-            .setLifetime(Lifetime.newBuilder().setDuration(Messages.duration(LEASE)))
+            .setLifetime(
+                Lifetime.newBuilder().setDuration(Messages.duration(LEASE)).setRenewed(true))
             .setOwner(owner)
             .setPurpose(task + " of cluster " + request.name())
             .setRequestId(UUID.randomUUID().toString());

@@ -14,13 +14,21 @@ public record SuccessRule(Kind kind, int percent) {
   public enum Kind {
     /** That of the chief; where there is none, that of worker 0. */
     CHIEF,
+    /** That of the chief, which its workers may outlive by a grace; without a chief, WORKERS. */
+    USUAL,
     /** That of the chief and of all workers. */
     WORKERS,
     /** That of the chief, if there is one, and of so many of the workers. */
     SHARE
   }
 
-  /** The chief and all workers must be done. */
+  /**
+   * The chief and all workers must be done. But workers that go on after their chief are stopped
+   * after a grace: those of TensorFlow's ParameterServerStrategy never end by themselves.
+   */
+  public static final SuccessRule USUAL = new SuccessRule(Kind.USUAL, 100);
+
+  /** The chief and all workers must be done, however long that takes. */
   public static final SuccessRule ALL_WORKERS = new SuccessRule(Kind.WORKERS, 100);
 
   /** The chief must be done, or worker 0 where there is none. */

@@ -298,8 +298,7 @@ final class Task {
     Optional<Duration> left = ledger.timeLeft().map(time -> longer(time, SHORTEST_TIME));
     left.ifPresent(time -> limits.setTime(Messages.duration(time)));
     request
-        .policy()
-        .warning()
+        .warning(name)
         .filter(warning -> left.orElseThrow().compareTo(warning.before()) > 0)
         .ifPresent(
             warning ->

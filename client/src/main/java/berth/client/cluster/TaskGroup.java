@@ -4,6 +4,8 @@ import berth.client.RunSpec;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import java.util.List;
+import java.util.Optional;
+import java.util.Set;
 import java.util.stream.IntStream;
 
 /**
@@ -15,6 +17,8 @@ import java.util.stream.IntStream;
  *     done
  * @param restart which ends are a reason to start a task again
  * @param maxRestarts how often each task may be started again
+ * @param signal what its tasks get ahead of the end of the time limit; empty: what the policy says,
+ *     if they train or evaluate
  */
 public record TaskGroup(
     String type,
@@ -22,7 +26,8 @@ public record TaskGroup(
     RunSpec run,
     boolean background,
     RestartPolicy restart,
-    int maxRestarts) {
+    int maxRestarts,
+    Optional<TaskSignal> signal) {
   static final int USUAL_RESTARTS = 10;
 
   /** Stores the variables of a model. */
@@ -42,6 +47,9 @@ public record TaskGroup(
 
   /** Shows how the training goes. */
   public static final String TENSORBOARD = "tensorboard";
+
+  /** All of these. */
+  static final Set<String> USUAL_TYPES = Set.of(PS, CHIEF, MASTER, WORKER, EVALUATOR, TENSORBOARD);
 
   public TaskGroup {
     TaskName.checkType(type);
@@ -101,6 +109,19 @@ public record TaskGroup(
   /** Whether the end of its tasks is the end of the training. */
   public boolean trains() {
     return !background && !type.equals(EVALUATOR);
+  }
+
+  /**
+   * Whether its tasks get the signal of the policy. The default action of most signals ends a
+   * process, and those that others stop have nothing to save.
+   */
+  boolean isWarned() {
+    return !background && !usuallyInBackground(type);
+  }
+
+  /** The same with another run. */
+  TaskGroup with(RunSpec other) {
+    return new TaskGroup(type, instances, other, background, restart, maxRestarts, signal);
   }
 
   List<TaskName> tasks() {

@@ -30,12 +30,24 @@ final class TrainingGoal {
   boolean reached(Map<TaskName, TaskResult> ended) {
     return switch (rule.kind()) {
       case CHIEF -> well(request.leader(), ended);
-      case WORKERS -> allWell(chiefs, ended) && allWell(workers, ended);
+      case USUAL, WORKERS -> allWell(chiefs, ended) && allWell(workers, ended);
       case SHARE ->
           allWell(chiefs, ended)
               && workers.stream().filter(task -> well(task, ended)).count()
                   >= rule.needed(workers.size());
     };
+  }
+
+  /**
+   * The workers that go on although their chief is done, where that is the end of the training
+   * after a grace. Otherwise none.
+   */
+  List<TaskName> outlivingChief(Map<TaskName, TaskResult> ended) {
+    boolean chiefDone =
+        rule.kind() == SuccessRule.Kind.USUAL && !chiefs.isEmpty() && allWell(chiefs, ended);
+    return chiefDone
+        ? workers.stream().filter(task -> !ended.containsKey(task)).toList()
+        : List.of();
   }
 
   /** Whether it can still be done although a task has failed for good. */

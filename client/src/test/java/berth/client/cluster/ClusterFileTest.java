@@ -197,6 +197,34 @@ class ClusterFileTest {
   }
 
   @Test
+  void theSignalGoesToThoseWhoTrainUnlessATypeSaysSomethingElse() {
+    ClusterRequest request =
+        parse(
+            """
+            image: a
+            time: 1h
+            signal: USR1@60
+            worker-grace: 5m
+            tasks:
+              chief:
+              worker: {instances: 2, signal: INT@2m}
+              sampler: {signal: none}
+              evaluator:
+              ps:
+              cache: {background: true}
+              reader: {background: true, signal: USR2@5}
+              tensorboard:
+            """);
+
+    assertThat(
+            request.tasks().stream()
+                .flatMap(task -> request.warning(task).map(w -> task + " " + w.signal()).stream()))
+        .containsExactly(
+            "chief:0 USR1", "worker:0 INT", "worker:1 INT", "evaluator:0 USR1", "reader:0 USR2");
+    assertThat(request.workerGrace()).isEqualTo(Duration.ofMinutes(5));
+  }
+
+  @Test
   void needsNoMoreThanATaskAndWhatItRuns() throws IOException {
     Path file =
         Files.writeString(folder.resolve("my mnist.v2.yaml"), "tasks: {worker: {image: a}}");
@@ -335,11 +363,12 @@ class ClusterFileTest {
             + " entrypoint, env, evaluator-grace, exclude, files, idle, image, interpreter, labels,"
             + " layout, max-restarts, mounts, name, pip, restart, restart-pause, restart-scope,"
             + " resubmit, script, servers, service, shm, signal, start-timeout, stop-grace,"
-            + " success, tasks, time, ttl, wait",
+            + " success, tasks, time, ttl, wait, worker-grace",
         "tasks:~_worker:~__instance: 2 | 3: unknown key 'instance' of task 'worker' (did you mean"
             + " 'instances'?); known keys: background, command, cpus, entrypoint, env, exclude,"
             + " gpus, idle, image, instances, interpreter, labels, max-restarts, memory,"
-            + " min-gpu-memory, model, mounts, pip, restart, script, servers, service, shm",
+            + " min-gpu-memory, model, mounts, pip, restart, script, servers, service, shm,"
+            + " signal",
         "tasks:~_worker:~__replicas: 2 | 3: unknown key 'replicas' of task 'worker' (did you mean"
             + " 'instances'?); ...",
         "tasks:~_worker:~__min_gpu_memory: 2g | 3: unknown key 'min_gpu_memory' of task 'worker'"
@@ -486,6 +515,12 @@ class ClusterFileTest {
             + " a folder",
         "signal: USR1~tasks: {worker: } | 1: 'signal': 'USR1' is not a signal and a time, such as"
             + " USR1@60 or USR1@2m",
+        "signal: FOO@3~tasks: {worker: } | 1: 'signal': 'FOO' is not a signal to warn with: use one"
+            + " of HUP, INT, QUIT, USR1, USR2, TERM, CONT, ALRM, WINCH",
+        "image: a~tasks:~_worker:~__signal: KILL@3 | 4: 'signal' of task 'worker': 'KILL' is not a"
+            + " signal to warn with: ...",
+        "image: a~tasks:~_worker:~__signal: USR1@3 | 2: a signal ahead of the end needs a time"
+            + " limit that is longer than 3 s",
         "idle: 5~tasks: {worker: } | 1: 'idle': '5' is not a percentage and a time, such as 5%@30m",
         "image: a~resubmit: 2~tasks:~_worker: {} | 3: it is to start again when its time is over,"
             + " but its time is not limited: say 'time' too",

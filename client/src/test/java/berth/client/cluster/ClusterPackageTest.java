@@ -58,6 +58,9 @@ class ClusterPackageTest {
         .task("worker", 3, run -> run.allGpus().gpuModel("A100").servers("gpu1").cpus(1.5))
         .task("ps", 1, run -> run.command("serve", "{port}").image("a:1"))
         .restart(RestartPolicy.EXIT_CODE)
+        .signal("ps", TaskSignal.parse("USR2@5"))
+        .signal("chief", TaskSignal.parse("none"))
+        .workerGrace(Duration.ofSeconds(5))
         .waitAtMost(Duration.ofMinutes(5))
         .timeLimit(Duration.ofHours(8))
         .policy(
@@ -102,15 +105,14 @@ class ClusterPackageTest {
         read.startTimeout(),
         read.stopGrace(),
         read.evaluatorGrace(),
+        read.workerGrace(),
         read.policy());
   }
 
   private TaskGroup movedBack(TaskGroup group, Path moved) {
     Program program = group.run().program();
     assertThat(program.bundle()).contains(moved);
-    return new TaskGroup(
-        group.type(),
-        group.instances(),
+    return group.with(
         group
             .run()
             .with(
@@ -118,10 +120,7 @@ class ClusterPackageTest {
                     program.words(),
                     program.isCommand(),
                     Optional.of(files),
-                    program.interpreter())),
-        group.background(),
-        group.restart(),
-        group.maxRestarts());
+                    program.interpreter())));
   }
 
   @Test

@@ -359,6 +359,49 @@ class ClusterRestartTest {
   }
 
   @Test
+  void workersThatGoOnAfterTheirChiefAreStoppedAfterAGrace() throws Exception {
+    policy = policy(50, false, SuccessRule.USUAL, Cleaning.RUNNING);
+    ClusterRequest.Builder request =
+        workers(RestartPolicy.NEVER)
+            .task("chief", 1, chief -> chief.servers("a"))
+            .workerGrace(Duration.ZERO);
+    try (Cluster cluster = start(request)) {
+      started(cluster);
+      exit(a, "chief:0", 0);
+
+      ClusterResult result = result(cluster);
+
+      assertThat(result.succeeded()).isTrue();
+      assertThat(result.exitCode()).isZero();
+      assertThat(result.tasks())
+          .extracting(TaskResult::end)
+          .containsExactly(End.STOPPED, End.STOPPED, End.FINISHED);
+    }
+    assertThat(events)
+        .contains(
+            new ClusterEvent.Note(
+                "chief:0 has finished; waiting up to 0 s for worker:0, worker:1"));
+    assertThat(a.held() + b.held()).isZero();
+  }
+
+  @Test
+  void workersThatEndSoonAfterTheirChiefAreNotStopped() throws Exception {
+    policy = policy(50, false, SuccessRule.USUAL, Cleaning.RUNNING);
+    ClusterRequest.Builder request =
+        workers(RestartPolicy.NEVER)
+            .task("chief", 1, chief -> chief.servers("a"))
+            .workerGrace(Duration.ofHours(1));
+    try (Cluster cluster = start(request)) {
+      started(cluster);
+      exit(a, "chief:0", 0);
+      exit(a, "worker:0", 0);
+      exit(b, "worker:1", 0);
+
+      assertThat(result(cluster).tasks()).extracting(TaskResult::end).containsOnly(End.FINISHED);
+    }
+  }
+
+  @Test
   void aShareOfTheWorkersMayBeEnough() throws Exception {
     policy = policy(50, false, SuccessRule.share(50), Cleaning.RUNNING);
     try (Cluster cluster = start(workers(RestartPolicy.NEVER))) {
@@ -468,6 +511,10 @@ class ClusterRestartTest {
       assertThat(result.outcome()).isEqualTo(Outcome.TIME_LIMIT);
       assertThat(result.exitCode()).isEqualTo(124);
     }
+    assertThat(b.launched)
+        .filteredOn(run -> run.getName().startsWith("ps"))
+        .hasSize(2)
+        .allSatisfy(run -> assertThat(run.getLimits().hasWarning()).isFalse());
     assertThat(a.launched)
         .allSatisfy(
             run -> {

@@ -267,7 +267,8 @@ final class ServerJson {
                 .put("host", holder.getOwner().getHost())
                 .put("purpose", holder.getPurpose())
                 .put("since", holder.hasGrantedAt(), holder.getGrantedAt())
-                .put("until", holder.hasExpiresAt(), holder.getExpiresAt())
+                // The next end of what is renewed is not one to wait for.
+                .put("until", holder.hasExpiresAt() && !holder.getRenewed(), holder.getExpiresAt())
                 .putTexts("runs", holder.getRunIdsList())
                 .put("heldBack", holder.getHeldBack()));
   }

@@ -233,6 +233,32 @@ class RegistryPageTest {
   }
 
   @Test
+  void whatIsRenewedHasNoEndToWaitFor() throws Exception {
+    register(gpu01, GpuState.GPU_STATE_RESERVED, GpuState.GPU_STATE_RESERVED);
+    gpu01.first =
+        gpu01.sample(1, 2).toBuilder()
+            .setReservations(
+                ListReservationsResponse.newBuilder()
+                    .addReservations(ending("r-1", "GPU-gpu01-0"))
+                    .addReservations(ending("r-2", "GPU-gpu01-1").setRenewed(true)))
+            .build();
+
+    try (Events wall = events("/api/wall")) {
+      JsonObject server = wall.server("gpu01", now -> !gpu(now, 1).get("holder").isJsonNull());
+      assertThat(gpu(server, 0).getAsJsonObject("holder").get("until").getAsLong())
+          .isEqualTo(NOON_MILLIS);
+      assertThat(gpu(server, 1).getAsJsonObject("holder").get("until").isJsonNull()).isTrue();
+    }
+  }
+
+  private static Reservation.Builder ending(String id, String gpu) {
+    return Reservation.newBuilder()
+        .setReservationId(id)
+        .addGpus(ReservedGpu.newBuilder().setUuid(gpu))
+        .setExpiresAt(Messages.timestamp(NOON));
+  }
+
+  @Test
   void runsAndClustersAreShown() throws Exception {
     register(gpu01, GpuState.GPU_STATE_FREE);
     gpu01.first =

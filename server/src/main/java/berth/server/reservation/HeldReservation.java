@@ -135,7 +135,8 @@ final class HeldReservation {
                 lease.map(expiryIn),
                 process.map(of -> OptionalInt.of(of.pid())).orElse(OptionalInt.empty()),
                 List.of(),
-                ""),
+                "",
+                request.lifetime().isRenewed()),
             lease);
     try {
       if (!held.guard()) {

@@ -13,10 +13,19 @@ public sealed interface Lifetime {
     }
   }
 
-  /** For a time. Goes on without this process. */
-  record Lasting(Duration duration) implements Lifetime {
+  /**
+   * For a time. Goes on without this process.
+   *
+   * @param renewed whether its holder prolongs it for as long as it needs it
+   */
+  record Lasting(Duration duration, boolean renewed) implements Lifetime {
     public Lasting {
       checkLease(duration);
+    }
+
+    /** For a time that is meant as it is said. */
+    public Lasting(Duration duration) {
+      this(duration, false);
     }
   }
 
@@ -43,6 +52,11 @@ public sealed interface Lifetime {
 
   /** As long as a run, see {@link RunHold}. Goes on without this process. */
   record OfRun(String runId) implements Lifetime {}
+
+  /** Whether its holder prolongs it again and again, so that nobody can tell when it ends. */
+  default boolean isRenewed() {
+    return this instanceof Renewals || this instanceof Lasting lasting && lasting.renewed();
+  }
 
   /** Refuses leases that are no time at all, or longer than a year. */
   static Duration checkLease(Duration lease) {

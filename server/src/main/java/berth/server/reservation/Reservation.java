@@ -15,6 +15,8 @@ import java.util.OptionalInt;
  * @param process the process it lives by
  * @param runIds the runs that use it, oldest first; it is not free before they have ended
  * @param heldBack why it is still there although it has ended; usually empty
+ * @param renewed whether its holder prolongs it for as long as it needs it, see {@link
+ *     Lifetime#isRenewed}
  */
 public record Reservation(
     String id,
@@ -26,7 +28,8 @@ public record Reservation(
     Optional<Expiry> expires,
     OptionalInt process,
     List<String> runIds,
-    String heldBack) {
+    String heldBack,
+    boolean renewed) {
 
   /** A GPU by its index and its identity. */
   public record HeldGpu(int index, String uuid) {}
@@ -54,16 +57,19 @@ public record Reservation(
   }
 
   Reservation expiring(Expiry expiry) {
-    return new Reservation(
-        id, gpus, ports, owner, purpose, granted, Optional.of(expiry), process, runIds, heldBack);
+    return with(Optional.of(expiry), runIds, heldBack);
   }
 
   Reservation usedBy(Collection<String> runs) {
-    return new Reservation(
-        id, gpus, ports, owner, purpose, granted, expires, process, List.copyOf(runs), heldBack);
+    return with(expires, List.copyOf(runs), heldBack);
   }
 
   Reservation heldBack(String why) {
-    return new Reservation(id, gpus, ports, owner, purpose, granted, expires, process, runIds, why);
+    return with(expires, runIds, why);
+  }
+
+  private Reservation with(Optional<Expiry> end, List<String> runs, String why) {
+    return new Reservation(
+        id, gpus, ports, owner, purpose, granted, end, process, runs, why, renewed);
   }
 }

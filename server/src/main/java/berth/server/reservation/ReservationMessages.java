@@ -71,7 +71,8 @@ public final class ReservationMessages {
   private static Lifetime lifetime(berth.v1.Lifetime lifetime) {
     return switch (lifetime.getByCase()) {
       case RENEWALS -> new Lifetime.Renewals(Messages.duration(lifetime.getRenewals()));
-      case DURATION -> new Lifetime.Lasting(Messages.duration(lifetime.getDuration()));
+      case DURATION ->
+          new Lifetime.Lasting(Messages.duration(lifetime.getDuration()), lifetime.getRenewed());
       case PROCESS -> new Lifetime.OfProcess(lifetime.getProcess());
       case STREAM -> {
         if (!lifetime.getStream()) {
@@ -111,7 +112,11 @@ public final class ReservationMessages {
                         Messages.duration(
                             Duration.ofNanos(Math.max(0, expiry.nanos() - System.nanoTime())))));
     reservation.process().ifPresent(message::setProcess);
-    return message.addAllRunIds(reservation.runIds()).setHeldBack(reservation.heldBack()).build();
+    return message
+        .addAllRunIds(reservation.runIds())
+        .setHeldBack(reservation.heldBack())
+        .setRenewed(reservation.renewed())
+        .build();
   }
 
   public ListReservationsResponse overview(Overview overview) {

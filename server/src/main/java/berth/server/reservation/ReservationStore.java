@@ -225,6 +225,7 @@ final class ReservationStore implements AutoCloseable {
           record.setProperty("process", Integer.toString(process.pid()));
           record.setProperty("process.started", Long.toString(process.started()));
         });
+    record.setProperty("renewed", Boolean.toString(reservation.renewed()));
     record.setProperty("request", stored.requestId);
     record.setProperty("of-run", Boolean.toString(stored.ofRun));
     stored.own.ifPresent(kept -> record.setProperty("keeper", kept.text()));
@@ -282,7 +283,8 @@ final class ReservationStore implements AutoCloseable {
             expires,
             process.map(known -> OptionalInt.of(known.pid())).orElse(OptionalInt.empty()),
             List.of(),
-            ""),
+            "",
+            Boolean.parseBoolean(record.getProperty("renewed"))),
         record.getProperty("request"),
         Boolean.parseBoolean(record.getProperty("of-run")),
         Optional.ofNullable(record.getProperty("lease")).map(Duration::parse),

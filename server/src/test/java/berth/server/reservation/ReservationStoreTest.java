@@ -118,6 +118,21 @@ class ReservationStoreTest {
   }
 
   @Test
+  void thatItsHolderRenewsItIsKnownAfterARestart() {
+    String renewed = reserve(new Lifetime.Lasting(Duration.ofMinutes(5), true)).id();
+    String timed = reserve(HOUR).id();
+    daemon.renew(renewed, Optional.empty());
+    daemon.renew(timed, Optional.empty());
+    daemon.close();
+    daemon = box.daemon("d", "20000-20999");
+
+    assertThat(daemon.overview().reservations())
+        .filteredOn(Reservation::renewed)
+        .extracting(Reservation::id)
+        .containsExactly(renewed);
+  }
+
+  @Test
   void aWallClockThatWasSetSaysNothingAboutTheEnd() throws Exception {
     Reservation reservation = reserve(HOUR);
     Path record = record(reservation);
