@@ -269,7 +269,9 @@ public final class FakeServer implements AutoCloseable {
       }
       synchronized (runs) {
         for (FakeRun known : runs.values()) {
-          if (known.request.getRequestId().equals(request.getRequestId())) {
+          // Without an id every call is a new run.
+          if (!request.getRequestId().isEmpty()
+              && known.request.getRequestId().equals(request.getRequestId())) {
             known.attach(observer, request.getDetached());
             return;
           }
