@@ -220,6 +220,28 @@ class InstallServerTest {
   }
 
   @Test
+  void theInstallationHasMonitoringAndBuildsImagesWithoutSourcesOrGradle() throws Exception {
+    install("server");
+
+    Path current = at("/opt/berth/current");
+    for (String file : List.of("monitoring/alerts.yaml", "monitoring/dashboard.json")) {
+      assertThat(current.resolve(file)).isRegularFile();
+    }
+    for (String image : List.of("tensorflow", "pytorch", "caffe", "berthd", "registry")) {
+      assertThat(current.resolve("dockerfiles/" + image + "/Dockerfile")).isRegularFile();
+    }
+    assertThat(current.resolve("dockerfiles/berthd/start.sh")).isExecutable();
+    String script = current.resolve("scripts/build-images.sh").toString();
+    Result help = Installed.run(script, "--help");
+    assertThat(help.out()).startsWith("Usage: scripts/build-images.sh ");
+    assertThat(help.exitCode()).isZero();
+    Result caffe = Installed.run(script, "caffe");
+    assertThat(caffe.err())
+        .startsWith("build-images.sh: the CPU variant of caffe cannot be built in an installation");
+    assertThat(caffe.exitCode()).isEqualTo(1);
+  }
+
+  @Test
   void saysThatThereIsNothingToUninstall() throws Exception {
     for (String[] words : new String[][] {{"uninstall"}, {"uninstall", "--purge"}}) {
       Result nothing = script(words);
