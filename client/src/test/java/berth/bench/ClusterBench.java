@@ -95,8 +95,7 @@ final class ClusterBench {
         Duration starting =
             Duration.ofMillis(i == 0 ? SLOWEST_STARTING : random.nextInt(100, SLOWEST_STARTING));
         delays = delays.plus(reserving).plus(starting);
-        servers.add(
-            new FakeServer("s" + size + "-" + i, reserving, starting).registerAt(registry));
+        servers.add(new FakeServer("s" + size + "-" + i, reserving, starting).registerAt(registry));
       }
       // Those of the size before are gone when their leases are over.
       while (client.servers().size() != size) {

@@ -25,6 +25,9 @@ class PageTest {
   private static final String CONNECTED = "#connection[data-connected=true]";
   private static final String BEYOND_THE_EDGE =
       "const page = document.documentElement; return page.scrollWidth - page.clientWidth";
+  private static final String IN_SIGHT =
+      "const box = document.querySelector(arguments[0]).getBoundingClientRect(); return box.height"
+          + " > 200 && box.top >= 0 && box.bottom <= innerHeight && scrollY === 0";
 
   @TempDir private Path folder;
   private final int port = RunServer.freePort();
@@ -147,10 +150,6 @@ class PageTest {
     assertThat(run.waitFor()).isZero();
     browser.assertNothingComplained();
   }
-
-  private static final String IN_SIGHT =
-      "const box = document.querySelector(arguments[0]).getBoundingClientRect();"
-          + " return box.height > 200 && box.top >= 0 && box.bottom <= innerHeight && scrollY === 0";
 
   @Test
   void anUnnamedRunIsCalledByItsScriptAndItsOutputIsSeenWithoutScrolling() throws Exception {

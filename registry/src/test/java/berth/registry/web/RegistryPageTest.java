@@ -318,7 +318,8 @@ class RegistryPageTest {
                             RunCodeRequest.newBuilder()
                                 .setService("tensorflow")
                                 .addAllCommand(
-                                    List.of("sh", "-c", "pip ...", "berth-pip", "python3", "a.py"))))
+                                    List.of(
+                                        "sh", "-c", "pip ...", "berth-pip", "python3", "a.py"))))
                     .addRuns(
                         runOf(RunCodeRequest.newBuilder().addAllCommand(List.of("sh", "-c", "ls"))))
                     .addRuns(runOf(RunCodeRequest.newBuilder().setImage("busybox:1"))))
