@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-Usage: scripts/bench.sh [--seconds N] [--rounds N] BENCHMARK
+Usage: scripts/bench.sh [--seconds N] [--rounds N] [--servers N] BENCHMARK
   reservations   reserving GPUs: berthd through gRPC, and the old algorithm with fasteners in its own processes
   runs           running programs: RunCode, and docker run --rm of the same image on an engine of its own; and what it
                  costs that their records are flushed to disk; only as root
@@ -15,11 +15,12 @@ Usage: scripts/bench.sh [--seconds N] [--rounds N] BENCHMARK
   registry       10,000 simulated servers report to one registry, and 1,000 to one on etcd: what it costs, how fast it
                  answers meanwhile, and how fast RPyC's registry does
   cluster        from the request of a cluster to the start of all of its tasks on 2, 8, 32 and 64 simulated servers, and
-                 the same servers one after the other
+                 the same servers, with the same delays, one after the other
   page           the registry's page with 500 simulated servers of 8 GPUs, in up to 100 viewers and in Chromium
 Options:
   --seconds N    time of each measurement of throughput, for reservations, registry and page (default: 10)
   --rounds N     measure everything so often and print the medians (default: 1)
+  --servers N    at most so many servers for cluster (default: 64)
 TEXT
 }
 
@@ -229,7 +230,7 @@ cluster() {
   step "Building Berth" gradle --no-daemon -q installDist :client:testClasses
   machine
   start_registry
-  run_class berth.bench.ClusterBench "$address" $((rounds * 9))
+  run_class berth.bench.ClusterBench "$address" $((rounds * 9)) "$most_servers"
 }
 
 page() {
@@ -244,12 +245,17 @@ page() {
 
 seconds=10
 rounds=1
+most_servers=64
 benchmark=
 while [ $# -gt 0 ]; do
   case $1 in
-    --seconds | --rounds)
+    --seconds | --rounds | --servers)
       [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || die "$1 needs a number above 0"
-      declare "${1#--}=$2"
+      case $1 in
+        --seconds) seconds=$2 ;;
+        --rounds) rounds=$2 ;;
+        --servers) most_servers=$2 ;;
+      esac
       shift
       ;;
     --help | -h)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the images of dockerfiles/. See --help.
+# Builds the images of dockerfiles/. See --help. Works in the source tree and in an installation, a copy of
+# build/install/berth, which it takes as it is.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "$0")/.."
@@ -31,6 +32,7 @@ The first three have a second tag with -cpu or -gpu at its end; the plain one is
   --save DIR         also write the images as files to DIR, for `docker load` on other machines
   --help             this text
 
+In an installation, which has neither sources nor Gradle, everything but the CPU variant of caffe can be built.
 The cache is BERTH_CACHE, by default ~/.cache/berth: downloads, and of each image the file that was built last.
 TEXT
 }
@@ -40,6 +42,14 @@ frameworks=(tensorflow pytorch caffe)
 cache=${BERTH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth}
 variant=cpu from='' base='' archs='' save='' force=false check_gpu=false cache_only=false
 names=()
+installed=false
+if [ -x bin/berthd ] && [ ! -e build.gradle ]; then
+  installed=true
+  # Nothing is compiled here. Said in this way because `build` is part of every recipe: a change of it would build all
+  # images anew.
+  GRADLE=none
+  find_jdk() { true; }
+fi
 
 while [ $# -gt 0 ]; do
   case $1 in
@@ -81,9 +91,17 @@ tag_of() {
     tensorflow) echo berth.invalid/tensorflow:2.21 ;;
     pytorch) echo berth.invalid/pytorch:2.13 ;;
     caffe) echo berth.invalid/caffe:1.0 ;;
-    berthd | registry) echo "berth.invalid/$1:$(sed -n "s/^  version = '\(.*\)'/\1/p" build.gradle)" ;;
+    berthd | registry) echo "berth.invalid/$1:$(version)" ;;
     base-*) echo "berth.invalid/$1:bookworm" ;;
   esac
+}
+
+version() {
+  if $installed; then
+    find lib -maxdepth 1 -name 'berth-server-*.jar' | sed 's|.*/berth-server-\(.*\)\.jar|\1|'
+  else
+    sed -n "s/^  version = '\(.*\)'/\1/p" build.gradle
+  fi
 }
 
 has_variants() { [[ " ${frameworks[*]} " == *" $1 "* ]]; }
@@ -124,13 +142,17 @@ recipe_of() {
     case $1 in
       caffe) cat gradle/images.gradle ;;
       berthd | registry)
-        hash_files build.gradle gradle {proto,server,registry,client}/{build.gradle,src/main} server/src/nvmlSim
+        if $installed; then
+          hash_files bin etc lib
+        else
+          hash_files build.gradle gradle {proto,server,registry,client}/{build.gradle,src/main} server/src/nvmlSim
+        fi
         ;;
     esac
   } | sha256sum | cut -c 1-16
 }
 
-hash_files() { find "$@" -type f ! -name '*.md' -print0 | sort -z | xargs -0 sha256sum; }
+hash_files() { find "$@" -type f ! -name '*.md' ! -name '*.jsa' -print0 | sort -z | xargs -0 sha256sum; }
 
 has() { [ "$(docker image inspect -f '{{index .Config.Labels "berth.recipe"}}' "$1" 2>/dev/null)" = "$2" ]; }
 
@@ -288,11 +310,15 @@ prepare_caffe() {
 berth_built=false
 
 prepare_berthd() {
-  if ! $berth_built; then
+  local home=build/install/berth
+  if $installed; then
+    home=.
+  elif ! $berth_built; then
     step "Building Berth" "${GRADLE:-gradle}" --no-daemon -q installDist
     berth_built=true
   fi
-  cp -R build/install/berth "$1/berth"
+  mkdir "$1/berth"
+  cp -R "$home"/{bin,etc,lib,LICENSE,README.md} "$1/berth"
   # They would not fit the JVM of the image.
   rm -f "$1"/berth/lib/*.jsa
 }
@@ -398,6 +424,15 @@ check_gpu() {
   printf '%s\n' "$checked" >"$cache/gpu-checked"
 }
 
+if $installed && [ $variant = cpu ] && ! $check_gpu; then
+  if [ ${#names[@]} -eq 0 ]; then
+    names=(tensorflow pytorch berthd registry)
+    say "Leaving out caffe, whose CPU variant can be built in the source tree only; see --help"
+  elif [[ " ${names[*]} " == *' caffe '* ]]; then
+    die "the CPU variant of caffe cannot be built in an installation, because Gradle fetches Caffe from Maven Central:" \
+      "run 'scripts/build-images.sh --save DIR caffe' in the source tree, and 'docker load' the file here"
+  fi
+fi
 require docker
 [ -n "${names[*]}" ] || if [ $variant = gpu ]; then names=("${frameworks[@]}"); else names=("${all[@]}"); fi
 if [[ $variant = gpu && " ${names[*]} " =~ \ (berthd|registry)\  ]]; then

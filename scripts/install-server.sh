@@ -109,6 +109,42 @@ add_setting() {
   settings+=("$key: $value")
 }
 
+# The value of one of the daemon's options, if it was given.
+setting() {
+  local one
+  for one in "${settings[@]}"; do
+    if [[ $one == "$1: "* ]]; then
+      printf '%s\n' "${one#*: }"
+      return
+    fi
+  done
+}
+
+# Refuses addresses that the daemon would refuse once it is installed. A file that exists may say `insecure` itself.
+check_addresses() {
+  local key address host
+  if [[ $(setting insecure) == true || -e $root/etc/berth/$daemon.yaml ]]; then
+    return
+  fi
+  for key in listen http; do
+    address=$(setting $key)
+    address=${address//\'/}
+    case $address in
+      \[*) host=${address%%]*} host=${host#[} ;;
+      *:*:*) host=$address ;;
+      *) host=${address%:*} ;;
+    esac
+    if [[ $host != '' && $key,$host != http,none ]] && ! is_loopback "$host"; then
+      die "--$key $address is beyond loopback, where calls are neither encrypted nor authenticated: add --insecure if" \
+        "you trust everyone who reaches this machine, or leave --$key out. Nothing was installed"
+    fi
+  done
+}
+
+is_loopback() {
+  [[ $1 =~ ^127\. || $1 == ::1 || $1 == localhost || $(getent ahosts "$1") =~ ^(127\.|::1 ) ]]
+}
+
 # Sets $from to a folder with Berth's commands.
 find_installation() {
   if [ -z "$from" ] && [ -x "$here/bin/berthd" ]; then
@@ -297,8 +333,24 @@ property() { systemctl show --property "$1" --value "$2"; }
 
 log() { journalctl --quiet --no-pager --output cat "$@"; }
 
+# Whether there is anything that uninstall would remove.
+is_installed() {
+  local name
+  for name in berthd berth-registry; do
+    [ ! -e "$root$units/$name.service" ] || return 0
+  done
+  for name in "$root$prefix/releases"/*; do
+    ! is_release "$name" || return 0
+  done
+  for name in "${commands[@]}"; do
+    [ "$(readlink "$root/usr/local/bin/$name")" != "$prefix/current/bin/$name" ] || return 0
+  done
+  $purge && [[ -e $root/etc/berth || -e $root/var/lib/berth ]]
+}
+
 uninstall() {
   local name going_on was_active=false
+  is_installed || die "nothing to uninstall: Berth is not installed in $root$prefix"
   # Nothing new may start between the look and the purge.
   if $purge && systemd_runs && systemctl --quiet is-active berthd; then
     was_active=true
@@ -334,6 +386,7 @@ uninstall() {
   done
   if $purge; then
     rm -rf "$root/etc/berth" "$root/var/lib/berth"
+    say "Berth is uninstalled, with its configuration, runs and their output"
   else
     say "Berth is uninstalled; configuration and runs are still in $root/etc/berth and $root/var/lib/berth"
     [ -z "$going_on" ] || say "Runs and clusters go on (processes $going_on) and hold their GPUs until they end"
@@ -354,6 +407,7 @@ case $role in
     exit 0
     ;;
 esac
+check_addresses
 find_installation
 check_settings
 if [ -z "$root" ]; then

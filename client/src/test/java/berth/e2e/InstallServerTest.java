@@ -187,6 +187,72 @@ class InstallServerTest {
                 .formatted(at("/etc/berth/berthd.yaml")));
   }
 
+  @ParameterizedTest
+  @CsvSource({
+    "server,listen,0.0.0.0",
+    "registry,listen,0.0.0.0:18811",
+    "server,listen,[::]:18812",
+    "server,listen,::",
+    "registry,http,192.0.2.7:80"
+  })
+  void refusesToListenBeyondLoopbackUnlessItIsSaidToBeInsecure(
+      String role, String option, String address) {
+    Result refused = script(role, "--" + option, address);
+
+    assertThat(refused.exitCode()).isEqualTo(1);
+    assertThat(refused.err())
+        .isEqualTo(
+            "install-server.sh: --%1$s %2$s is beyond loopback, where calls are neither encrypted nor authenticated: add --insecure if you trust everyone who reaches this machine, or leave --%1$s out. Nothing was installed\n"
+                .formatted(option, address));
+    assertThat(root).isEmptyDirectory();
+  }
+
+  @Test
+  void listensBeyondLoopbackWhenItIsSaidToBeInsecureAndOnLoopbackWithout() throws Exception {
+    install("server", "--listen", "0.0.0.0", "--insecure");
+    install("registry", "--listen", "[::1]:18811");
+
+    assertThat(Files.readString(at("/etc/berth/berthd.yaml")))
+        .contains("\nlisten: 0.0.0.0\n", "\ninsecure: true\n")
+        .doesNotContain("values below");
+    assertThat(Files.readString(at("/etc/berth/berth-registry.yaml")))
+        .contains("\nlisten: '[::1]:18811'\n");
+  }
+
+  @Test
+  void theInstallationHasMonitoringAndBuildsImagesWithoutSourcesOrGradle() throws Exception {
+    install("server");
+
+    Path current = at("/opt/berth/current");
+    for (String file : List.of("monitoring/alerts.yaml", "monitoring/dashboard.json")) {
+      assertThat(current.resolve(file)).isRegularFile();
+    }
+    for (String image : List.of("tensorflow", "pytorch", "caffe", "berthd", "registry")) {
+      assertThat(current.resolve("dockerfiles/" + image + "/Dockerfile")).isRegularFile();
+    }
+    assertThat(current.resolve("dockerfiles/berthd/start.sh")).isExecutable();
+    String script = current.resolve("scripts/build-images.sh").toString();
+    Result help = Installed.run(script, "--help");
+    assertThat(help.out()).startsWith("Usage: scripts/build-images.sh ");
+    assertThat(help.exitCode()).isZero();
+    Result caffe = Installed.run(script, "caffe");
+    assertThat(caffe.err())
+        .startsWith("build-images.sh: the CPU variant of caffe cannot be built in an installation");
+    assertThat(caffe.exitCode()).isEqualTo(1);
+  }
+
+  @Test
+  void saysThatThereIsNothingToUninstall() throws Exception {
+    for (String[] words : new String[][] {{"uninstall"}, {"uninstall", "--purge"}}) {
+      Result nothing = script(words);
+      assertThat(nothing.err())
+          .isEqualTo(
+              "install-server.sh: nothing to uninstall: Berth is not installed in %s\n"
+                  .formatted(at("/opt/berth")));
+      assertThat(nothing.exitCode()).isEqualTo(1);
+    }
+  }
+
   @Test
   void uninstallLeavesConfigurationAndStateUnlessItPurges() throws Exception {
     install("server");
@@ -197,6 +263,7 @@ class InstallServerTest {
     assertThat(files())
         .containsExactlyInAnyOrder("berthd.yaml", "berth-registry.yaml", "services.yaml");
     assertThat(at("/var/lib/berth/gpu01")).exists();
+    assertThat(script("uninstall").err()).contains("nothing to uninstall");
 
     assertDone(script("uninstall", "--purge"));
     assertThat(files()).isEmpty();

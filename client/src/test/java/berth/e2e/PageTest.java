@@ -25,6 +25,9 @@ class PageTest {
   private static final String CONNECTED = "#connection[data-connected=true]";
   private static final String BEYOND_THE_EDGE =
       "const page = document.documentElement; return page.scrollWidth - page.clientWidth";
+  private static final String IN_SIGHT =
+      "const box = document.querySelector(arguments[0]).getBoundingClientRect(); return box.height"
+          + " > 200 && box.top >= 0 && box.bottom <= innerHeight && scrollY === 0";
 
   @TempDir private Path folder;
   private final int port = RunServer.freePort();
@@ -146,6 +149,53 @@ class PageTest {
     browser.waitFor("[data-run][data-state=ended]");
     assertThat(run.waitFor()).isZero();
     browser.assertNothingComplained();
+  }
+
+  @Test
+  void anUnnamedRunIsCalledByItsScriptAndItsOutputIsSeenWithoutScrolling() throws Exception {
+    Path script = folder.resolve("train.sh");
+    Files.writeString(script, "#!/bin/sh\necho epoch $2 of $1\n");
+    Installed.Result run =
+        Installed.berth("run", "--registry", "127.0.0.1:" + port, script.toString(), "bert", "30");
+    assertThat(run.exitCode()).as(run.err()).isZero();
+    open("#/runs");
+    browser.waitFor("[data-run][data-state=ended]");
+    assertThat(browser.text("[data-run] .cell-name a")).isEqualTo("train.sh bert 30");
+    assertThat(browser.text("[data-run] .cell-name .second")).startsWith("run-");
+    assertThat(browser.text("[data-run] .cell-outcome")).startsWith("train.sh bert 30");
+
+    for (Dimension size : List.of(Browser.DESKTOP, new Dimension(1280, 720))) {
+      browser.size(size);
+      open("#/runs");
+      browser.click("[data-run] a");
+      browser.awaitText("#output", "epoch 30 of bert");
+      browser.awaitText("h1", "train.sh bert 30");
+      browser.awaitText("[data-fact=program]", "train.sh bert 30");
+      assertThat(browser.script(IN_SIGHT, "#output")).as(size.toString()).isEqualTo(true);
+      assertThat(browser.script(IN_SIGHT, ".facts")).as(size.toString()).isEqualTo(true);
+    }
+    browser.assertNothingComplained();
+  }
+
+  @Test
+  void theHeadersOfServersHaveTheSameLinesWhateverTheySay() throws Exception {
+    startServer("a-server-whose-name-is-rather-long", 2);
+    Process run = run("training", "exec sleep 1000");
+    for (Dimension size : List.of(Browser.DESKTOP, new Dimension(1100, 800))) {
+      browser.size(size);
+      open("");
+      browser.waitFor("[data-server=a-server-whose-name-is-rather-long] [data-gpu]");
+      browser.waitFor("[data-server] [data-chip=run]");
+
+      assertThat(
+              browser.script(
+                  "return new Set([...document.querySelectorAll('.card-head')]"
+                      + ".map((head) => Math.round(head.getBoundingClientRect().height))).size"))
+          .as(size.toString())
+          .isEqualTo(1L);
+    }
+    run.destroy();
+    run.waitFor();
   }
 
   @Test
@@ -336,6 +386,12 @@ class PageTest {
 
     browser.waitFor("[data-task='worker:0'] [data-attempt='1']");
     browser.waitFor("[data-task='ps:0']");
+    browser.awaitText("#output", "\"worker\",\"index\":0");
+    assertThat(browser.script(IN_SIGHT, "#output")).isEqualTo(true);
+    browser.click("[data-task='ps:0'] button");
+    browser.awaitText("#output", "\"ps\",\"index\":0");
+    browser.click("#output-task option[value='worker:1']");
+    browser.awaitText("#output", "\"worker\",\"index\":1");
     browser.click("[data-task='worker:1'] a[href*='/run/']");
     browser.awaitText("#output", "\"task\"");
     browser.assertNothingComplained();

@@ -36,6 +36,7 @@ import berth.v1.RunServiceGrpc;
 import berth.v1.RunStarted;
 import berth.v1.ServerInfo;
 import berth.v1.ServerStatus;
+import io.grpc.StatusRuntimeException;
 import io.grpc.stub.ServerCallStreamObserver;
 import io.grpc.stub.StreamObserver;
 import java.time.Duration;
@@ -158,10 +159,15 @@ public final class FakeServer implements AutoCloseable {
             .build();
     RegistryServiceGrpc.newBlockingStub(channel.channel()).register(request);
     timer.scheduleWithFixedDelay(
-        () ->
+        () -> {
+          try {
             RegistryServiceGrpc.newBlockingStub(channel.channel())
                 .withDeadlineAfter(1, TimeUnit.SECONDS)
-                .register(request),
+                .register(request);
+          } catch (StatusRuntimeException e) {
+            // The next one follows; a timer would run no more after an exception.
+          }
+        },
         1,
         1,
         TimeUnit.SECONDS);
@@ -269,7 +275,9 @@ public final class FakeServer implements AutoCloseable {
       }
       synchronized (runs) {
         for (FakeRun known : runs.values()) {
-          if (known.request.getRequestId().equals(request.getRequestId())) {
+          // Without an id every call is a new run.
+          if (!request.getRequestId().isEmpty()
+              && known.request.getRequestId().equals(request.getRequestId())) {
             known.attach(observer, request.getDetached());
             return;
           }

@@ -317,6 +317,7 @@ final class ServerJson {
             "gpus", run.getReservation().getGpusList().stream().map(ReservedGpu::getIndex).toList())
         .put("reservation", run.getReservation().getReservationId())
         .put("program", program(request))
+        .put("environment", request.hasService() ? request.getService() : request.getImage())
         .put("detached", request.getDetached())
         .put("submitted", true, run.getAcceptedAt())
         .put("started", run.hasStarted(), run.getStarted().getStartedAt())
@@ -328,10 +329,19 @@ final class ServerJson {
         .put("cluster", cluster.matches() ? cluster.group(1) : "");
   }
 
+  // The script or command with its arguments; empty if the image does what it does by itself.
   private static String program(RunCodeRequest request) {
-    String environment = request.hasService() ? request.getService() : request.getImage();
-    String words = (environment + " " + String.join(" ", request.getCommandList())).strip();
+    List<String> command = withoutPip(request.getCommandList());
+    String words = (request.getSource().getFileName() + " " + String.join(" ", command)).strip();
     return words.length() <= LONGEST_PROGRAM ? words : words.substring(0, LONGEST_PROGRAM) + " ...";
+  }
+
+  // Clients put what installs Python packages before the program: sh -c SCRIPT berth-pip PROGRAM...
+  private static List<String> withoutPip(List<String> command) {
+    int name = command.indexOf("berth-pip");
+    return name == 3 && command.get(0).equals("sh") && command.get(1).equals("-c")
+        ? command.subList(name + 1, command.size())
+        : command;
   }
 
   /** All of a cluster. */

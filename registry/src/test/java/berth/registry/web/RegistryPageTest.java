@@ -1,6 +1,7 @@
 package berth.registry.web;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.tuple;
 import static org.awaitility.Awaitility.await;
 
 import berth.command.Vitals;
@@ -38,6 +39,7 @@ import berth.v1.RunOutput;
 import berth.v1.RunState;
 import berth.v1.ServerInfo;
 import berth.v1.ServerStatus;
+import berth.v1.Source;
 import berth.v1.TaskAttempt;
 import berth.v1.TaskStatus;
 import berth.v1.UnreservedUse;
@@ -303,7 +305,8 @@ class RegistryPageTest {
       JsonObject run = server.getAsJsonArray("runs").get(0).getAsJsonObject();
       assertThat(text(run, "state")).isEqualTo("ended");
       assertThat(text(run, "reason")).isEqualTo("out_of_memory");
-      assertThat(text(run, "program")).isEqualTo("busybox:1 true");
+      assertThat(text(run, "program")).isEqualTo("true");
+      assertThat(text(run, "environment")).isEqualTo("busybox:1");
       assertThat(text(run, "cluster")).isEqualTo("mnist");
       assertThat(run.get("exitCode").isJsonNull()).isTrue();
       assertThat(text(run, "waitingBecause")).isEmpty();
@@ -315,6 +318,51 @@ class RegistryPageTest {
       JsonObject task = cluster.getAsJsonArray("tasks").get(0).getAsJsonObject();
       assertThat(text(task, "name")).isEqualTo("worker:1");
       assertThat(task.get("restarts").getAsInt()).isEqualTo(3);
+    }
+  }
+
+  private static Run.Builder runOf(RunCodeRequest.Builder request) {
+    return Run.newBuilder().setRunId("run-1").setRequest(request);
+  }
+
+  @Test
+  void aRunsProgramIsItsScriptOrCommandBesideTheService() throws Exception {
+    register(gpu01, GpuState.GPU_STATE_FREE);
+    Source script = Source.newBuilder().setFileName("train.py").build();
+    gpu01.first =
+        WatchOverviewResponse.newBuilder()
+            .setRuns(
+                RecentRuns.newBuilder()
+                    .addRuns(
+                        runOf(
+                            RunCodeRequest.newBuilder()
+                                .setService("tensorflow")
+                                .setSource(script)
+                                .addAllCommand(List.of("bert", "30"))))
+                    .addRuns(
+                        runOf(
+                            RunCodeRequest.newBuilder()
+                                .setService("tensorflow")
+                                .addAllCommand(
+                                    List.of(
+                                        "sh", "-c", "pip ...", "berth-pip", "python3", "a.py"))))
+                    .addRuns(
+                        runOf(RunCodeRequest.newBuilder().addAllCommand(List.of("sh", "-c", "ls"))))
+                    .addRuns(runOf(RunCodeRequest.newBuilder().setImage("busybox:1"))))
+            .build();
+
+    try (Events wall = events("/api/wall")) {
+      JsonArray runs =
+          wall.server("gpu01", now -> !now.getAsJsonArray("runs").isEmpty()).getAsJsonArray("runs");
+      assertThat(runs)
+          .extracting(
+              run -> text(run.getAsJsonObject(), "program"),
+              run -> text(run.getAsJsonObject(), "environment"))
+          .containsExactly(
+              tuple("train.py bert 30", "tensorflow"),
+              tuple("python3 a.py", "tensorflow"),
+              tuple("sh -c ls", ""),
+              tuple("", "busybox:1"));
     }
   }
 

@@ -6,12 +6,16 @@ import {Facts} from './facts.js';
 import {paintSoon} from './frames.js';
 import {icon, setIcon} from './icons.js';
 import {routeTo} from './route.js';
+import {RunOutput} from './run-output.js';
 import {clockSeconds, clockTime, count, duration, indices, moment, person, UNKNOWN} from './words.js';
 
 const LONGEST_PAUSE_MILLIS = 30_000;
 const ANSWER_MILLIS = 15_000;
 
-/** One cluster: its tasks with every attempt, and what happened to it. Fetched anew whenever the wall says it changed. */
+/** Whose output is shown first: the task that speaks for the others, as far as there is one. */
+const SPEAKERS = ['chief:0', 'master:0', 'worker:0'];
+
+/** One cluster: the output of a task, all tasks with every attempt, and what happened. Fetched anew whenever the wall says it changed. */
 export class ClusterView {
   #fleet;
   #server = '';
@@ -34,8 +38,12 @@ export class ClusterView {
   #tasks = element('section', {class: 'detail-section', 'aria-label': 'Tasks'});
   #notes = element('ol', {class: 'notes'});
   #notesSection;
+  #body;
   #cancel = new CancelButton('cluster');
   #ticking = [];
+  #output = new RunOutput();
+  #choice = element('select', {id: 'output-task', 'aria-label': 'Task whose output is shown'});
+  #taskNames = '';
 
   /** Whether clusters may be cancelled from here; the registry's hello says so. */
   mayCancel = false;
@@ -45,8 +53,11 @@ export class ClusterView {
     this.#head = element('header', {class: 'detail-head'}, this.#icon, this.#title, this.#phase, this.#cancel.element);
     this.#notesSection =
       element('section', {class: 'detail-section'}, element('h2', {}, 'What happened'), this.#notes);
+    this.#output.addToHead(this.#choice);
+    this.#choice.addEventListener('change', () => this.#paintOutput());
+    this.#body = element('div', {class: 'with-output'}, this.#output.element, this.#facts.element);
     this.element = element('div', {class: 'detail cluster-detail'},
-      this.#head, this.#missing, this.#facts.element, this.#tasks, this.#notesSection);
+      this.#head, this.#missing, this.#body, this.#tasks, this.#notesSection);
   }
 
   open(route) {
@@ -59,11 +70,14 @@ export class ClusterView {
     this.element.dataset.cluster = this.#id;
     this.#tasks.replaceChildren();
     this.#notes.replaceChildren();
+    this.#taskNames = '';
+    this.#output.close();
     this.paint();
   }
 
   close() {
     this.#isOpen = false;
+    this.#output.close();
     this.#stopRetrying();
   }
 
@@ -104,7 +118,7 @@ export class ClusterView {
       setText(this.#missing, this.#failure || (entry ? 'Loading…' : `There is no server ${this.#server}.`));
     }
     setShown(this.#icon, Boolean(cluster));
-    setShown(this.#facts.element, Boolean(cluster));
+    setShown(this.#body, Boolean(cluster));
     setShown(this.#tasks, Boolean(cluster));
     setShown(this.#notesSection, (cluster?.notes.length ?? 0) > 0);
     setText(this.#phase, cluster ? clusterPhase(cluster) : '');
@@ -120,8 +134,38 @@ export class ClusterView {
       if (isNew) {
         this.#paintTasks(cluster);
         this.#paintNotes(cluster);
+        this.#paintTaskNames(cluster);
+        this.#paintOutput();
       }
     }
+  }
+
+  #paintTaskNames(cluster) {
+    const names = cluster.tasks.map((task) => task.name);
+    if (this.#taskNames === names.join('\n')) {
+      return;
+    }
+    const chosen = this.#taskNames === '' ? SPEAKERS.find((name) => names.includes(name)) : this.#choice.value;
+    this.#taskNames = names.join('\n');
+    this.#choice.replaceChildren(...names.map((name) => element('option', {value: name}, name)));
+    this.#choice.value = names.includes(chosen) ? chosen : names[0];
+  }
+
+  /** The output of the newest attempt of the chosen task. */
+  #paintOutput() {
+    const task = this.#shown?.tasks.find((one) => one.name === this.#choice.value);
+    const attempt = task?.attempts.findLast((one) => one.run);
+    if (attempt) {
+      this.#output.open(attempt.server, attempt.run);
+    } else {
+      this.#output.close(task ? 'not started yet' : '');
+    }
+  }
+
+  #showOutputOf(task) {
+    this.#choice.value = task;
+    this.#paintOutput();
+    this.#output.element.scrollIntoView({block: 'nearest'});
   }
 
   async #fetch(news) {
@@ -218,7 +262,7 @@ export class ClusterView {
     const attempts = [...task.attempts].reverse();
     const rows = attempts.map((attempt, index) => this.#attempt(task, attempt, index === 0));
     if (rows.length === 0) {
-      rows.push(element('tr', {}, taskCell(task), element('td', {class: 'second', colspan: '7'}, 'not started yet')));
+      rows.push(element('tr', {}, this.#taskCell(task), element('td', {class: 'second', colspan: '7'}, 'not started yet')));
     }
     return element('tbody', {'data-task': task.name}, ...rows);
   }
@@ -237,7 +281,7 @@ export class ClusterView {
       .filter(Boolean).join(', ');
     const outcome = attempt.ended === null ? 'running' : failed ? 'failed' : 'succeeded';
     return element('tr', {'data-attempt': attempt.number, 'data-outcome': outcome, 'data-older': !isNewest},
-      isNewest ? taskCell(task) : element('td', {class: 'cell-name'}),
+      isNewest ? this.#taskCell(task) : element('td', {class: 'cell-name'}),
       element('td', {class: 'cell-state'}, icon(outcome), String(attempt.number)),
       element('td', {class: 'cell-server'},
         attempt.server ? element('a', {href: routeTo('server', [attempt.server])}, attempt.server) : '', ' ',
@@ -249,6 +293,17 @@ export class ClusterView {
         attempt.started === null ? UNKNOWN : clockTime(attempt.started, now())),
       ran,
       element('td', {class: 'cell-outcome'}, attempt.ended === null ? 'running' : end));
+  }
+
+  /** Its name is a button that shows its output above. */
+  #taskCell(task) {
+    const details = [
+      task.gpuCount > 0 ? count(task.gpuCount, 'GPU') : '',
+      task.restarts > 0 ? count(task.restarts, 'restart') : '',
+    ].filter(Boolean).join(', ');
+    const show = element('button', {class: 'link', type: 'button', title: `Show the output of ${task.name}`}, task.name);
+    show.addEventListener('click', () => this.#showOutputOf(task.name));
+    return element('td', {class: 'cell-name'}, show, element('span', {class: 'second'}, details));
   }
 
   #paintNotes(cluster) {
@@ -271,12 +326,4 @@ function withOlder(onWall, whole) {
     tasks: onWall.tasks.map((task) => ({...task, attempts: [...olderAttempts(task), ...task.attempts]})),
     notes: [...whole.notes.filter((note) => note.at < (onWall.notes[0]?.at ?? Infinity)), ...onWall.notes],
   };
-}
-
-function taskCell(task) {
-  const details = [
-    task.gpuCount > 0 ? count(task.gpuCount, 'GPU') : '',
-    task.restarts > 0 ? count(task.restarts, 'restart') : '',
-  ].filter(Boolean).join(', ');
-  return element('td', {class: 'cell-name'}, element('b', {}, task.name), element('span', {class: 'second'}, details));
 }

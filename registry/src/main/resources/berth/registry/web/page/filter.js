@@ -125,6 +125,7 @@ function factsOfRun(server, run) {
     gpu: server.gpus.filter((gpu) => run.gpus.includes(gpu.index)).map((gpu) => gpu.model),
     run: [run.id, run.name],
     cluster: [run.cluster],
+    service: [run.environment],
     other: [run.host, run.program, run.reservation, run.why, run.waitingBecause],
   });
 }

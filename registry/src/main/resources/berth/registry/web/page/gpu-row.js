@@ -3,6 +3,7 @@ import {element, setAttribute, setShown, setText} from './dom.js';
 import {healthSentence, stateWord, strangerSentence} from './gpu-words.js';
 import {icon, setIcon} from './icons.js';
 import {routeTo} from './route.js';
+import {runTitle} from './run-words.js';
 import {Sparkline} from './sparkline.js';
 import {shortModel} from './server-words.js';
 import {duration, gibibytes, moment, whole, wholeGibibytes} from './words.js';
@@ -107,7 +108,10 @@ export class GpuRow {
       parts.push(element('span', {class: 'who-purpose'}, holder.purpose));
     }
     for (const run of holder.runs ?? []) {
-      parts.push(element('a', {class: 'who-run', href: routeTo('run', [server.name, run])}, run));
+      const known = server.runs.find((one) => one.id === run);
+      // The name of a run that has one is the purpose already.
+      const title = !known || known.name ? run : runTitle(known);
+      parts.push(element('a', {class: 'who-run', href: routeTo('run', [server.name, run]), title: run}, title));
     }
     if (holder.since !== null) {
       parts.push(this.#time(holder.since, (at) => `for ${duration(now() - at)}`, `since ${moment(holder.since)}`));

@@ -10,6 +10,7 @@
  * - `[data-gpu=UUID]` with `data-state`, `data-old` without a sample of now and, in rows, `data-health` and `[data-metric]`
  * - `[data-run=ID]` with `data-state`, `[data-cluster=ID]` with `data-phase`, both with `data-outcome` in lists;
  *   `[data-task=NAME]`, `[data-attempt=NUMBER]`, `[data-waiting]`
+ * - `#output-task` in a cluster's view, the task whose output is shown
  * - `#output` with `.line[data-stream=out|err]`, `.output-status`, `.follow`
  * - `[data-cancel]` opens `dialog[data-dialog=cancel]`, in which `[data-confirm]` cancels
  */

@@ -25,10 +25,11 @@ export class OutputPane {
   #status = element('span', {class: 'output-status', role: 'status'});
   #follow = element('button', {class: 'follow', type: 'button', hidden: true}, 'Follow ↓');
   #fromStart = element('button', {class: 'quiet', type: 'button', hidden: true}, 'Show from the beginning');
+  #title = element('h2', {}, 'Output');
 
   constructor(onFromStart) {
     this.element = element('section', {class: 'output-pane', 'aria-label': 'Output of the run'},
-      element('header', {class: 'output-head'}, element('h2', {}, 'Output'), this.#status, this.#fromStart),
+      element('header', {class: 'output-head'}, this.#title, this.#status, this.#fromStart),
       this.#trimmed, this.#lines, this.#follow);
     this.#lines.addEventListener('scroll', () => this.#scrolled(), {passive: true});
     this.#follow.addEventListener('click', () => this.#followAgain());
@@ -47,6 +48,10 @@ export class OutputPane {
     setShown(this.#trimmed, false);
     setShown(this.#fromStart, false);
     this.say('');
+  }
+
+  addToHead(node) {
+    this.#title.after(node);
   }
 
   say(text) {

@@ -3,7 +3,7 @@ import {element, setAttribute, setShown, setText} from './dom.js';
 import {icon, setIcon} from './icons.js';
 import {KeyedList} from './keyed-list.js';
 import {routeTo} from './route.js';
-import {runElapsed, runIcon, runOutcome, runStateWord} from './run-words.js';
+import {runElapsed, runIcon, runOutcome, runProgram, runStateWord, runTitle} from './run-words.js';
 import {clockTime, indices, moment, person} from './words.js';
 
 /** As many rows at first, and more per click: five hundred servers remember fifteen thousand runs. */
@@ -55,7 +55,7 @@ export class RunTable {
 class RunRow {
   #icon = icon('running');
   #state = element('span');
-  #name = element('a', {'data-open': true});
+  #name = element('a', {class: 'cell-text', 'data-open': true});
   #id = element('span', {class: 'second'});
   #owner = element('td', {class: 'cell-owner'});
   #server = element('a');
@@ -85,17 +85,18 @@ class RunRow {
     setAttribute(this.element, 'data-outcome', runIcon(run));
     setIcon(this.#icon, runIcon(run));
     setText(this.#state, runStateWord(run));
-    setText(this.#name, run.name || run.id);
+    setText(this.#name, runTitle(run));
+    setAttribute(this.#name, 'title', runTitle(run));
     setAttribute(this.#name, 'href', routeTo('run', [server.name, run.id]));
-    setText(this.#id, [run.name && run.name !== run.id ? run.id : '', run.cluster ? `task of ${run.cluster}` : '']
+    setText(this.#id, [runTitle(run) === run.id ? '' : run.id, run.cluster ? `task of ${run.cluster}` : '']
       .filter(Boolean).join(', '));
     setText(this.#owner, person(run.user, run.host));
     setText(this.#server, server.name);
     setAttribute(this.#server, 'href', routeTo('server', [server.name]));
     setText(this.#gpus, run.gpus.length === 0 ? 'none' : indices(run.gpus));
     setAttribute(this.#elapsed, 'title', `submitted ${moment(run.submitted)}`);
-    setText(this.#program, run.program);
-    setAttribute(this.#program, 'title', run.program || null);
+    setText(this.#program, runProgram(run));
+    setAttribute(this.#program, 'title', runProgram(run) || null);
     setText(this.#outcome, [runOutcome(run), run.ended === null ? '' : `at ${clockTime(run.ended, now())}`]
       .filter(Boolean).join(', '));
     this.tick();

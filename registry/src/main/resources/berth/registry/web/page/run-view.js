@@ -6,11 +6,10 @@ import {paintSoon} from './frames.js';
 import {GpuRow} from './gpu-row.js';
 import {icon, setIcon} from './icons.js';
 import {KeyedList} from './keyed-list.js';
-import {OutputPane} from './output-pane.js';
-import {OutputStream} from './output-stream.js';
 import {routeTo} from './route.js';
-import {isActive, runElapsed, runIcon, runOutcome, runStateWord} from './run-words.js';
-import {bytes, duration, indices, moment, person} from './words.js';
+import {RunOutput} from './run-output.js';
+import {isActive, runElapsed, runIcon, runOutcome, runStateWord, runTitle} from './run-words.js';
+import {bytes, indices, moment, person} from './words.js';
 
 /** One run: what it is, the GPUs it has, and its output as it comes. */
 export class RunView {
@@ -19,10 +18,6 @@ export class RunView {
   #server = '';
   #id = '';
   #isOpen = false;
-  #stream = null;
-  #hasOutput = false;
-  #exited = false;
-  #truncated = new Set();
   #icon = icon('running');
   #title = element('h1');
   #state = element('span', {class: 'detail-state'});
@@ -33,7 +28,7 @@ export class RunView {
   #gpuCard = element('div', {class: 'card run-gpus', 'data-density': 'full'}, this.#gpuList);
   #cancel = new CancelButton('run');
   #missing = element('p', {class: 'nothing', hidden: true});
-  #pane = new OutputPane(() => this.#follow(0));
+  #output = new RunOutput();
 
   /** Whether runs may be cancelled from here; the registry's hello says so. */
   mayCancel = false;
@@ -43,23 +38,21 @@ export class RunView {
     this.#past = past;
     this.#head = element('header', {class: 'detail-head'}, this.#icon, this.#title, this.#state, this.#cancel.element);
     this.element = element('div', {class: 'detail run-detail'},
-      this.#head, this.#missing, this.#facts.element, this.#gpuCard, this.#pane.element);
+      this.#head, this.#missing,
+      element('div', {class: 'with-output'}, this.#output.element, this.#facts.element), this.#gpuCard);
   }
 
   open(route) {
     [this.#server, this.#id] = route.parts;
     this.#isOpen = true;
     this.element.dataset.run = this.#id;
-    this.#stream = new OutputStream(this.#server, this.#id, this);
-    this.#follow(null);
+    this.#output.open(this.#server, this.#id);
     this.paint();
   }
 
   close() {
     this.#isOpen = false;
-    this.#stream?.close();
-    this.#stream = null;
-    this.#pane.clear();
+    this.#output.close();
     this.#gpus.show([]);
   }
 
@@ -95,7 +88,7 @@ export class RunView {
     }
     const entry = this.#fleet.get(this.#server);
     const run = entry?.server.runs.find((one) => one.id === this.#id);
-    setText(this.#title, run?.name || this.#id);
+    setText(this.#title, run ? runTitle(run) : this.#id);
     // An old run may be in no list any more while its server still has the output.
     if (setShown(this.#missing, !run)) {
       setText(this.#missing, entry
@@ -107,7 +100,7 @@ export class RunView {
     setText(this.#state, run ? runStateWord(run) : '');
     this.#cancel.show(Boolean(run) && this.mayCancel && isActive(run) && entry.isUp,
       `api/servers/${encodeURIComponent(this.#server)}/runs/${encodeURIComponent(this.#id)}/cancel`,
-      run?.name ? `${run.name} (${this.#id})` : this.#id);
+      run && runTitle(run) !== this.#id ? `${runTitle(run)} (${this.#id})` : this.#id);
     this.#paintGpus(entry, run);
     if (run) {
       setAttribute(this.element, 'data-state', run.state);
@@ -136,6 +129,8 @@ export class RunView {
     const cluster = run.cluster ? this.#fleet.clusterOfRun(server.name, run.id) : null;
     this.#facts.show([
       ['run', run.id],
+      ['program', run.program],
+      ['runs in', run.environment],
       ['outcome', run.state === 'ended' ? runOutcome(run) : ''],
       ['now', run.state === 'ended' ? '' : runOutcome(run)],
       ['owner', person(run.user, run.host)],
@@ -151,59 +146,6 @@ export class RunView {
       ['reservation', run.reservation ?? ''],
       ['detached', run.detached ? 'yes' : ''],
       ['output', bytes(run.outputBytes)],
-      ['program', run.program],
     ]);
-  }
-
-  #follow(from) {
-    this.#hasOutput = false;
-    this.#exited = false;
-    this.#truncated.clear();
-    this.#pane.clear();
-    this.#pane.say('connecting');
-    this.#stream.open(from);
-  }
-
-  // What the stream of the output tells.
-
-  opened() {
-    this.#pane.say(this.#exited ? '' : 'live');
-  }
-
-  waiting() {
-    this.#pane.say('connection lost, trying again');
-  }
-
-  resting() {
-    this.#pane.say('paused while nobody looks');
-  }
-
-  output({stream, offset, text}) {
-    if (!this.#hasOutput) {
-      this.#hasOutput = true;
-      this.#pane.beginsAt(offset);
-    }
-    this.#pane.add(stream, text);
-  }
-
-  truncated({stream, kept}) {
-    // Each connection that begins after the cut is told of it anew.
-    if (this.#truncated.has(stream)) {
-      return;
-    }
-    this.#truncated.add(stream);
-    const name = stream === 'err' ? 'standard error' : 'standard output';
-    this.#pane.add('err', `\n[berth: ${name} was cut off, ${bytes(kept)} are kept]\n`);
-  }
-
-  exited({exitCode, reason, why, seconds}) {
-    this.#exited = true;
-    const how = [exitCode === null ? '' : `exit ${exitCode}`, reason === 'finished' ? '' : reason.replaceAll('_', ' '), why]
-      .filter(Boolean).join(', ');
-    this.#pane.say(`ended: ${how}${seconds === null || seconds === undefined ? '' : `, after ${duration(seconds * 1000)}`}`);
-  }
-
-  failed({error, again}) {
-    this.#pane.say(again ? `${error}; trying again` : error);
   }
 }

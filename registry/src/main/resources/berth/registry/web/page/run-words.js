@@ -8,6 +8,19 @@ const REASONS = {
   server_lost: 'server lost', disk_limit: 'disk limit',
 };
 
+/** What people call it: its name, else what it runs. */
+export function runTitle(run) {
+  return run.name || run.program || run.environment || run.id;
+}
+
+/** `train.py bert 30 in tensorflow`; without a program the image does what it does by itself. */
+export function runProgram(run) {
+  if (!run.environment) {
+    return run.program;
+  }
+  return run.program ? `${run.program} in ${run.environment}` : `what ${run.environment} does by itself`;
+}
+
 /** The icon of its state; that of one that ended says how. */
 export function runIcon(run) {
   if (run.state !== 'ended') {

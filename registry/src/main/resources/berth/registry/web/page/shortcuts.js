@@ -24,7 +24,10 @@ export class Shortcuts {
       event.preventDefault();
       return;
     }
-    if (event.target.closest('input, textarea, select')) {
+    if (event.target.closest('select')) {
+      return;
+    }
+    if (event.target.closest('input, textarea')) {
       if (event.key === 'ArrowDown' || event.key === 'Enter') {
         this.#move(1, true);
         event.preventDefault();
