@@ -92,12 +92,11 @@ final class CpCommand implements Callable<Integer> {
         Terminal.note(found.id() + " is running: files that it is writing may be incomplete");
       }
       int files =
-          Download.into(
+          limit.download(
               folder,
               found.client(),
               request,
               renamed ? replacing(path, absolute.getFileName().toString()) : below(parent(path)),
-              limit,
               Terminal::note);
       Terminal.note(files + (files == 1 ? " file" : " files"));
     }

@@ -1,7 +1,16 @@
 package berth.cli;
 
+import berth.client.Download;
+import berth.client.RunClient;
 import berth.client.TarUnpacker;
 import berth.command.SizeConverter;
+import berth.rpc.BerthException;
+import berth.rpc.Reason;
+import berth.v1.DownloadFilesRequest;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.function.Consumer;
+import java.util.function.UnaryOperator;
 import picocli.CommandLine.Option;
 
 /** How much a server may send: what it says of its files need not be true. */
@@ -22,11 +31,27 @@ final class DownloadLimit {
     return force;
   }
 
-  TarUnpacker.Existing existing() {
-    return force ? TarUnpacker.Existing.REPLACE : TarUnpacker.Existing.KEEP;
-  }
-
-  TarUnpacker.Limits limits() {
-    return TarUnpacker.Limits.bytes(bytes);
+  /** Fetches files as {@link Download#into} does. */
+  int download(
+      Path folder,
+      RunClient client,
+      DownloadFilesRequest request,
+      UnaryOperator<String> rename,
+      Consumer<String> notes)
+      throws IOException {
+    try {
+      return Download.into(
+          folder,
+          client,
+          request,
+          rename,
+          TarUnpacker.Limits.bytes(bytes),
+          force ? TarUnpacker.Existing.REPLACE : TarUnpacker.Existing.KEEP,
+          notes);
+    } catch (BerthException e) {
+      throw e.reason() == Reason.ALREADY_EXISTS
+          ? new BerthException(e.reason(), e.getMessage() + "; use --force to overwrite", e)
+          : e;
+    }
   }
 }

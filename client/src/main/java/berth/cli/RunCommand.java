@@ -383,7 +383,7 @@ final class RunCommand implements Callable<Integer> {
   private void fetchOutputs(RunClient client, RunView view) throws IOException {
     DownloadFilesRequest request = DownloadFilesRequest.newBuilder().setRunId(view.runId()).build();
     try {
-      Download.into(outputDir, client, request, file -> file, outputLimit, view::note);
+      outputLimit.download(outputDir, client, request, file -> file, view::note);
     } catch (BerthException e) {
       throw new BerthException(
           e.reason(),

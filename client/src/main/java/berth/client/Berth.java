@@ -300,7 +300,7 @@ public final class Berth implements AutoCloseable {
    * @param patterns as {@code model/*.h5}; empty: all files
    * @return how many files came, and what was left out
    * @throws BerthException NOT_FOUND if there is no such run or file, CONFLICT if the run has not
-   *     ended, EXHAUSTED if there is more than {@code maxBytes}, INVALID if a name leads out of the
+   *     started, EXHAUSTED if there is more than {@code maxBytes}, INVALID if a name leads out of the
    *     folder, CANCELLED if this thread is interrupted; what came before is there then
    * @throws IOException if the folder cannot be written
    */
@@ -321,6 +321,7 @@ public final class Berth implements AutoCloseable {
               request,
               UnaryOperator.identity(),
               TarUnpacker.Limits.bytes(maxBytes),
+              TarUnpacker.Existing.REPLACE,
               leftOut::add);
       return new FetchedFiles(files, leftOut);
     } catch (InterruptedIOException e) {

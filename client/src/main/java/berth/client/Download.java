@@ -31,7 +31,8 @@ public final class Download implements Runnable {
    * Unpacks the files of {@code request} into {@code folder}, and returns how many there were.
    *
    * @param rename as {@link TarUnpacker#unpack} takes it
-   * @param limit what the server may make of this disk
+   * @param limits what the server may make of this disk
+   * @param existing what becomes of files that are here
    * @param notes told of what was left out
    * @throws BerthException if they cannot be had, or cannot be unpacked safely
    * @throws IOException if the folder cannot be written; {@link java.io.InterruptedIOException} if
@@ -42,7 +43,8 @@ public final class Download implements Runnable {
       RunClient client,
       DownloadFilesRequest request,
       UnaryOperator<String> rename,
-      DownloadLimit limit,
+      TarUnpacker.Limits limits,
+      TarUnpacker.Existing existing,
       Consumer<String> notes)
       throws IOException {
     PipedInputStream tar = new PipedInputStream(PIPE_BYTES);
@@ -52,14 +54,10 @@ public final class Download implements Runnable {
     thread.start();
     try (tar) {
       TarUnpacker.Unpacked unpacked =
-          TarUnpacker.unpack(tar, folder, rename, limit.limits(), limit.existing());
+          TarUnpacker.unpack(tar, folder, rename, limits, existing);
       download.check();
       unpacked.leftOut().forEach(what -> notes.accept("left out " + what));
       return unpacked.files();
-    } catch (BerthException e) {
-      throw e.reason() == Reason.ALREADY_EXISTS
-          ? new BerthException(e.reason(), e.getMessage() + "; use --force to overwrite", e)
-          : e;
     } catch (IOException e) {
       download.check();
       throw e;
@@ -85,7 +83,7 @@ public final class Download implements Runnable {
    * @param otherwise what to do if not
    * @throws BerthException if they cannot
    */
-  static void checkWritable(Path folder, String otherwise) {
+  public static void checkWritable(Path folder, String otherwise) {
     Path there = folder.toAbsolutePath().normalize();
     while (!Files.exists(there)) {
       there = there.getParent();

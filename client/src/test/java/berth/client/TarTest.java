@@ -124,7 +124,7 @@ class TarTest {
     Program program =
         new Program(List.of("./sub/train.py"), false, java.util.Optional.of(one), List.of());
 
-    assertThatThrownBy(program::check)
+    assertThatThrownBy(() -> program.check(""))
         .hasMessage(
             "the script ./sub/train.py is not uploaded: "
                 + one.resolve(".berthignore")
