@@ -78,26 +78,26 @@ await_address() {
   done
 }
 
-# Runs the benchmark's class in client/src/test with the given arguments.
+# Runs the benchmark's class in e2e/src/test with the given arguments.
 run_class() {
   local class=$1
   shift
-  gradle --no-daemon -q :client:bench -Pbench.main="$class" -Pbench.args="$*"
+  gradle --no-daemon -q :e2e:bench -Pbench.main="$class" -Pbench.args="$*"
 }
 
 reservations() {
   require jdk gradle gcc python3-fasteners
-  step "Building Berth" gradle --no-daemon -q installDist :client:testClasses
+  step "Building Berth" gradle --no-daemon -q installDist :e2e:testClasses
   start_server bench 4
   machine
-  run_class berth.bench.ReservationBench "$address" "$folder/bench" "$PWD/client/src/test/python/seed_reservations.py" \
+  run_class berth.bench.ReservationBench "$address" "$folder/bench" "$PWD/e2e/src/test/python/seed_reservations.py" \
     "$seconds" "$rounds"
 }
 
 # An image with the test image's busybox and a program that writes as fast as it can.
 make_image() {
   mkdir "$folder/image"
-  gcc -O2 -Wall -Wextra -Werror -static -o "$folder/image/write_output" client/src/test/c/write_output.c
+  gcc -O2 -Wall -Wextra -Werror -static -o "$folder/image/write_output" e2e/src/test/c/write_output.c
   printf 'FROM berth-test/busybox:1\nCOPY write_output /bin/\n' >"$folder/image/Dockerfile"
   tar -C "$folder/image" -c . | DOCKER_BUILDKIT=0 docker build -t "$1" -
 }
@@ -105,7 +105,7 @@ make_image() {
 runs() {
   local image=berth-bench/busybox:1 docker docker_pid
   require jdk gradle gcc docker busybox iproute2 iptables procps
-  step "Building Berth" gradle --no-daemon -q installDist :client:testClasses
+  step "Building Berth" gradle --no-daemon -q installDist :e2e:testClasses
   engine=$folder/engine
   step "Starting an engine" scripts/engine.sh start "$engine"
   DOCKER_HOST=$(scripts/engine.sh env "$engine")
@@ -151,7 +151,7 @@ megabytes() {
 year() {
   local started ended ticks
   require jdk gradle python3-fasteners
-  step "Building Berth" gradle --no-daemon -q installDist :client:testClasses
+  step "Building Berth" gradle --no-daemon -q installDist :e2e:testClasses
   mkdir "$folder/year"
   : >"$folder/year/tmp_lock_gpu0"
   hold_gpu "$folder/year"
@@ -213,11 +213,11 @@ start_etcd() {
 registry() {
   local port=$((20000 + RANDOM % 10000))
   require jdk gradle etcd python3-rpyc
-  step "Building Berth" gradle --no-daemon -q installDist :client:testClasses
+  step "Building Berth" gradle --no-daemon -q installDist :e2e:testClasses
   machine
   start_registry
   run_class berth.bench.RegistryBench "$address" "$server" 10000 "$seconds" \
-    "$PWD/client/src/test/python/seed_registry.py"
+    "$PWD/e2e/src/test/python/seed_registry.py"
   kill "$server"
   printf '\nOn etcd:\n'
   start_etcd "$port"
@@ -227,7 +227,7 @@ registry() {
 
 cluster() {
   require jdk gradle
-  step "Building Berth" gradle --no-daemon -q installDist :client:testClasses
+  step "Building Berth" gradle --no-daemon -q installDist :e2e:testClasses
   machine
   start_registry
   run_class berth.bench.ClusterBench "$address" $((rounds * 9)) "$most_servers"
@@ -236,7 +236,7 @@ cluster() {
 page() {
   local page
   require jdk gradle chromium
-  step "Building Berth" gradle --no-daemon -q installDist :client:testClasses
+  step "Building Berth" gradle --no-daemon -q installDist :e2e:testClasses
   machine
   start_registry
   page=$(sed -n 's/.* its page is //p' "$folder/registry.log")

@@ -145,7 +145,7 @@ recipe_of() {
         if $installed; then
           hash_files bin etc lib
         else
-          hash_files build.gradle gradle {proto,server,registry,client}/{build.gradle,src/main} server/src/nvmlSim
+          hash_files build.gradle gradle {proto,rpc,daemon,host,server,registry,client,cli}/{build.gradle,src/main} host/src/nvmlSim
         fi
         ;;
     esac

@@ -42,11 +42,11 @@ start_registry() {
   page=$(sed -n 's/.* its page is //p' "$log")
 }
 
-step "Building Berth" gradle --no-daemon -q installDist :client:testClasses
+step "Building Berth" gradle --no-daemon -q installDist :e2e:testClasses
 start_registry few
 few="$address $page"
 start_registry many
 mkdir -p docs
-gradle --no-daemon -q :client:bench -Pbench.main=berth.e2e.PagePictures \
+gradle --no-daemon -q :e2e:bench -Pbench.main=berth.e2e.PagePictures \
   -Pbench.args="$few $address $page $PWD/docs $folder"
 ls -l docs/page-*.png

@@ -40,5 +40,5 @@ parts=(jdk gcc procps iproute2 python3-fasteners)
 [ -n "${GRADLE:-}" ] || parts+=(gradle)
 require "${parts[@]}"
 
-step "Building Berth" "${GRADLE:-gradle}" --no-daemon -q :client:soakArguments
-exec "$JAVA_HOME/bin/java" @client/build/soak.args berth.e2e.Soak "${arguments[@]}"
+step "Building Berth" "${GRADLE:-gradle}" --no-daemon -q :e2e:soakArguments
+exec "$JAVA_HOME/bin/java" @e2e/build/soak.args berth.e2e.Soak "${arguments[@]}"

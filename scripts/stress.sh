@@ -40,6 +40,6 @@ parts=(jdk gcc procps python3-fasteners)
 require "${parts[@]}"
 gradle=${GRADLE:-gradle}
 
-step "Building Berth" "$gradle" --no-daemon -q :client:testClasses installDist
-"$gradle" --no-daemon -q :client:junit -Ptest.only=berth.e2e.LockStressTest "-Pstress.seconds=$((minutes * 60))" \
+step "Building Berth" "$gradle" --no-daemon -q :e2e:testClasses installDist
+"$gradle" --no-daemon -q :e2e:junit -Ptest.only=berth.e2e.LockStressTest "-Pstress.seconds=$((minutes * 60))" \
   ${options[@]+"${options[@]}"} 2>&1 | { grep -v 'Malformed class file' || true; }

@@ -59,7 +59,7 @@ test_module() {
 # The end-to-end tests with containers, and what else takes a minute.
 lane_of_containers() {
   local failed=0
-  test_module client test-results-docker --include-tag docker || failed=1
+  test_module e2e test-results-docker --include-tag docker || failed=1
   step "Compiling the example project against the published library" compile_example || touch "$lanes/example-failed"
   # The kept inputs are among the tests; this looks for new ones.
   step "Fuzzing for a minute" scripts/fuzz.sh --compiled --together --minutes 1 || touch "$lanes/fuzzing-failed"
@@ -67,12 +67,13 @@ lane_of_containers() {
 }
 
 # All other tests. The small modules are beside the large one.
+small_modules=(proto rpc daemon host registry client cli fuzz)
 lane_of_modules() {
   local failed=0 small
   (
     failed=0
-    for module in proto registry fuzz; do
-      test_module $module test-results || failed=1
+    for module in "${small_modules[@]}"; do
+      test_module "$module" test-results || failed=1
     done
     exit $failed
   ) >"$lanes/small" 2>&1 &
@@ -80,7 +81,7 @@ lane_of_modules() {
   test_module server test-results || failed=1
   wait $small || failed=1
   cat "$lanes/small"
-  test_module client test-results --exclude-tag docker || failed=1
+  test_module e2e test-results --exclude-tag docker || failed=1
   return $failed
 }
 
@@ -170,7 +171,7 @@ tests=$(count tests 'test-results*')
 skipped=$(count skipped 'test-results*')
 first_failures=
 failed=0
-for module in proto server registry client fuzz; do
+for module in "${small_modules[@]}" server e2e; do
   if [ ! -e "$module/build/test-results/TEST-junit-jupiter.xml" ]; then
     say "the tests of $module did not come to their end"
     steps_failed=$((steps_failed + 1))
@@ -185,7 +186,7 @@ for module in proto server registry client fuzz; do
     fi
   fi
 done
-if [ ! -e client/build/test-results-docker/TEST-junit-jupiter.xml ] ||
+if [ ! -e e2e/build/test-results-docker/TEST-junit-jupiter.xml ] ||
   { [ "${lanes_failed:-0}" -gt 0 ] && [ -z "$first_failures" ]; }; then
   say "some tests did not come to their end"
   steps_failed=$((steps_failed + 1))

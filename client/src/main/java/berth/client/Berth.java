@@ -300,8 +300,8 @@ public final class Berth implements AutoCloseable {
    * @param patterns as {@code model/*.h5}; empty: all files
    * @return how many files came, and what was left out
    * @throws BerthException NOT_FOUND if there is no such run or file, CONFLICT if the run has not
-   *     started, EXHAUSTED if there is more than {@code maxBytes}, INVALID if a name leads out of the
-   *     folder, CANCELLED if this thread is interrupted; what came before is there then
+   *     started, EXHAUSTED if there is more than {@code maxBytes}, INVALID if a name leads out of
+   *     the folder, CANCELLED if this thread is interrupted; what came before is there then
    * @throws IOException if the folder cannot be written
    */
   public FetchedFiles fetchFiles(String id, Path folder, long maxBytes, List<String> patterns)

@@ -53,8 +53,7 @@ public final class Download implements Runnable {
     thread.setDaemon(true);
     thread.start();
     try (tar) {
-      TarUnpacker.Unpacked unpacked =
-          TarUnpacker.unpack(tar, folder, rename, limits, existing);
+      TarUnpacker.Unpacked unpacked = TarUnpacker.unpack(tar, folder, rename, limits, existing);
       download.check();
       unpacked.leftOut().forEach(what -> notes.accept("left out " + what));
       return unpacked.files();

@@ -1,8 +1,8 @@
 package berth.client;
 
-import berth.command.FileFailure;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.text.FileFailure;
 import berth.v1.RunCodeRequest;
 import berth.v1.Source;
 import com.google.protobuf.ByteString;

@@ -1,8 +1,8 @@
 package berth.client;
 
-import berth.command.FileFailure;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.text.FileFailure;
 import berth.v1.Entrypoint;
 import berth.v1.ListServicesResponse;
 import berth.v1.RunCodeRequest;

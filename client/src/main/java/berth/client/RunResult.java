@@ -1,7 +1,7 @@
 package berth.client;
 
-import berth.command.ExitCode;
 import berth.rpc.BerthException;
+import berth.rpc.ExitCode;
 import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.v1.ExitReason;

@@ -45,7 +45,8 @@ public final class RunSearch {
    *     UNAVAILABLE if a server that does not answer may have another
    */
   public static Match find(List<Server> servers, String text, Duration timeout) {
-    Matches matches = ask(whoMayHave(servers, text), client -> beginningWith(text, client, timeout));
+    Matches matches =
+        ask(whoMayHave(servers, text), client -> beginningWith(text, client, timeout));
     return only(text, matches.list, matches.silent);
   }
 
@@ -154,11 +155,7 @@ public final class RunSearch {
     }
     if (matches.size() > 1) {
       throw new BerthException(
-          Reason.INVALID,
-          "'"
-              + text
-              + "' begins the IDs of several runs: "
-              + ids(matches));
+          Reason.INVALID, "'" + text + "' begins the IDs of several runs: " + ids(matches));
     }
     if (!silent.isEmpty()) {
       throw new BerthException(

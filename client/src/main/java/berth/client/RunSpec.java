@@ -1,10 +1,9 @@
 package berth.client;
 
-import berth.command.DurationConverter;
-import berth.command.GpuOptions;
-import berth.command.SizeConverter;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.text.InvalidValueException;
+import berth.text.Values;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -12,7 +11,6 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import picocli.CommandLine.TypeConversionException;
 
 /**
  * What is to be run, in what, with what, and where. Made by a {@link Builder}:
@@ -333,16 +331,16 @@ public record RunSpec(
 
     static long bytes(String size) {
       try {
-        return new SizeConverter().convert(size);
-      } catch (TypeConversionException e) {
+        return Values.size(size);
+      } catch (InvalidValueException e) {
         throw new BerthException(Reason.INVALID, e.getMessage(), e);
       }
     }
 
     static Duration duration(String text) {
       try {
-        return new DurationConverter().convert(text);
-      } catch (TypeConversionException e) {
+        return Values.duration(text);
+      } catch (InvalidValueException e) {
         throw new BerthException(Reason.INVALID, e.getMessage(), e);
       }
     }

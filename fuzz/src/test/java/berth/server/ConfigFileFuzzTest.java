@@ -4,10 +4,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import berth.command.CommandRunner;
 import berth.command.DaemonOptions;
-import berth.command.ExitCode;
 import berth.fuzz.Scratch;
 import berth.fuzz.ShownText;
 import berth.rpc.Address;
+import berth.rpc.ExitCode;
 import berth.server.reservation.PortOption;
 import berth.server.run.Runs;
 import berth.server.run.Services;

@@ -1,16 +1,17 @@
 package berth.server;
 
-import berth.command.Vitals;
 import berth.fuzz.Scratch;
+import berth.host.gpu.GpuMonitor;
+import berth.host.state.DurableFiles;
 import berth.metrics.Metrics;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.rpc.Vitals;
 import berth.server.cluster.ClusterGrpcService;
 import berth.server.cluster.Clusters;
 import berth.server.cluster.EndedCluster;
 import berth.server.cluster.SupervisorSandbox;
 import berth.server.gpu.GpuGrpcService;
-import berth.server.gpu.GpuMonitor;
 import berth.server.overview.Lookout;
 import berth.server.overview.OverviewGrpcService;
 import berth.server.reservation.ReservationGrpcService;
@@ -22,7 +23,6 @@ import berth.server.run.Runs;
 import berth.server.run.Services;
 import berth.server.run.UidRange;
 import berth.server.run.process.ProcessRuntime;
-import berth.server.state.DurableFiles;
 import io.grpc.BindableService;
 import io.grpc.ServerMethodDefinition;
 import io.grpc.ServerServiceDefinition;

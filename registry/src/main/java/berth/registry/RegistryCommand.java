@@ -2,15 +2,15 @@ package berth.registry;
 
 import berth.command.DaemonOptions;
 import berth.command.DurationConverter;
-import berth.command.ExitCode;
 import berth.command.HttpOptions;
 import berth.command.Termination;
 import berth.command.Version;
-import berth.command.Vitals;
 import berth.discovery.Discovery;
 import berth.http.HttpReply;
 import berth.http.HttpServer;
+import berth.metrics.CallMetrics;
 import berth.metrics.Metrics;
+import berth.metrics.VitalMetrics;
 import berth.registry.directory.Directory;
 import berth.registry.directory.DirectoryMetrics;
 import berth.registry.directory.EtcdDirectory;
@@ -22,8 +22,10 @@ import berth.registry.line.TurnLine;
 import berth.registry.web.RegistryPage;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.ExitCode;
 import berth.rpc.Reason;
 import berth.rpc.RpcServer;
+import berth.rpc.Vitals;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
@@ -150,7 +152,7 @@ final class RegistryCommand implements Callable<Integer> {
   public Integer call() throws InterruptedException {
     Metrics metrics = new Metrics();
     Vitals vitals = new Vitals();
-    vitals.reportTo(metrics);
+    VitalMetrics.show(vitals, metrics);
     DirectoryMetrics directoryMetrics = new DirectoryMetrics(metrics);
     LeaseTerms terms = new LeaseTerms(lease, MAX_SERVERS);
     ThreadPoolExecutor threads =
@@ -168,7 +170,7 @@ final class RegistryCommand implements Callable<Integer> {
                   .maxMessageBytes(MAX_MESSAGE_BYTES)
                   .maxConnections(daemon.maxConnections(), daemon.maxConnectionsPerClient())
                   .executor(threads)
-                  .metrics(metrics)
+                  .record(new CallMetrics(metrics))
                   .healthyUnless(vitals::problem)
                   .service(service)
                   .endStreams(service::close)

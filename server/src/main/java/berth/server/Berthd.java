@@ -2,17 +2,22 @@ package berth.server;
 
 import berth.command.Termination;
 import berth.command.Version;
-import berth.command.Vitals;
+import berth.host.gpu.GpuMonitor;
+import berth.host.state.DurableFiles;
+import berth.host.state.EarlierVersion;
 import berth.http.HttpReply;
 import berth.http.HttpServer;
+import berth.metrics.CallMetrics;
 import berth.metrics.Metrics;
+import berth.metrics.VitalMetrics;
 import berth.rpc.Address;
 import berth.rpc.RpcServer;
+import berth.rpc.Vitals;
 import berth.server.cluster.ClusterGrpcService;
 import berth.server.cluster.Clusters;
 import berth.server.cluster.SupervisorSandbox;
 import berth.server.gpu.GpuGrpcService;
-import berth.server.gpu.GpuMonitor;
+import berth.server.gpu.GpuMetrics;
 import berth.server.overview.Lookout;
 import berth.server.overview.OverviewGrpcService;
 import berth.server.presence.Presence;
@@ -23,8 +28,6 @@ import berth.server.run.RunMessages;
 import berth.server.run.Runs;
 import berth.server.run.Runtime;
 import berth.server.run.Services;
-import berth.server.state.DurableFiles;
-import berth.server.state.EarlierVersion;
 import berth.v1.ServerInfo;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -56,14 +59,14 @@ final class Berthd {
 
   /** Returns when the process is told to end, and all is closed. */
   void serve() throws InterruptedException {
-    vitals.reportTo(metrics);
+    VitalMetrics.show(vitals, metrics);
     EarlierVersion.refuse(state);
     // The first to be opened is the last to be closed: the process ends with it.
     try (Termination termination = Termination.onSignal();
         DurableFiles durable = new DurableFiles(vitals);
         GpuMonitor gpus = options.gpus.open(name, new GpuMonitor.Host(state, durable, vitals))) {
       gpus.awaitFirstSample(options.gpus.stall());
-      gpus.reportTo(metrics);
+      GpuMetrics.show(gpus, metrics);
       Services catalogue = options.runs.catalogue();
       Presence.checkReachable(
           options.presence.advertised(), address, options.presence.registries());
@@ -92,7 +95,7 @@ final class Berthd {
                       options.daemon.maxConnections(), options.daemon.maxConnectionsPerClient())
                   // Each may be a stream of output that nobody reads.
                   .maxCallsPerClient(options.daemon.maxConnectionsPerClient())
-                  .metrics(metrics)
+                  .record(new CallMetrics(metrics))
                   .healthyUnless(vitals::problem)
                   .service(new GpuGrpcService(name, gpus))
                   .service(new ReservationGrpcService(name, reservations))

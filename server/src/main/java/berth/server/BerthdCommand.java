@@ -1,10 +1,10 @@
 package berth.server;
 
 import berth.command.DaemonOptions;
-import berth.command.ExitCode;
 import berth.command.HttpOptions;
 import berth.command.Version;
 import berth.rpc.BerthException;
+import berth.rpc.ExitCode;
 import berth.rpc.Reason;
 import java.util.Optional;
 import java.util.concurrent.Callable;

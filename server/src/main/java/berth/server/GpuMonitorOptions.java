@@ -1,8 +1,8 @@
 package berth.server;
 
 import berth.command.DurationConverter;
+import berth.host.gpu.GpuMonitor;
 import berth.rpc.BerthException;
-import berth.server.gpu.GpuMonitor;
 import java.time.Duration;
 import java.util.Optional;
 import picocli.CommandLine.Option;

@@ -1,7 +1,7 @@
 package berth.server;
 
+import berth.host.lock.KernelFiles;
 import berth.rpc.BerthException;
-import berth.server.reservation.KernelFiles;
 import berth.server.reservation.Reservations;
 import java.nio.file.Path;
 import java.util.Optional;

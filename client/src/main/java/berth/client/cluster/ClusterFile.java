@@ -3,13 +3,12 @@ package berth.client.cluster;
 import berth.client.IdleLimit;
 import berth.client.RunSpec;
 import berth.client.Warning;
-import berth.command.Converters;
-import berth.command.DurationConverter;
-import berth.command.GpuOptions.CountConverter;
-import berth.command.YamlSection;
-import berth.command.YamlValue;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.text.InvalidValueException;
+import berth.text.Values;
+import berth.text.YamlSection;
+import berth.text.YamlValue;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -20,7 +19,6 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.function.Function;
 import java.util.stream.Stream;
-import picocli.CommandLine.TypeConversionException;
 
 /**
  * Reads a cluster from a YAML file:
@@ -180,8 +178,8 @@ public final class ClusterFile {
     ClusterRequest.Builder request = ClusterRequest.named(name());
     all.value("layout", ClusterFile::layout).ifPresent(request::layout);
     all.value("wait", ClusterFile::duration).ifPresent(request::waitAtMost);
-    all.value("time", Converters::time).ifPresent(request::timeLimit);
-    all.value("start-timeout", Converters::time).ifPresent(request::startTimeout);
+    all.value("time", Values::positiveDuration).ifPresent(request::timeLimit);
+    all.value("start-timeout", Values::positiveDuration).ifPresent(request::startTimeout);
     all.value("stop-grace", ClusterFile::duration).ifPresent(request::stopGrace);
     all.value("evaluator-grace", ClusterFile::duration).ifPresent(request::evaluatorGrace);
     all.value("worker-grace", ClusterFile::duration).ifPresent(request::workerGrace);
@@ -281,11 +279,11 @@ public final class ClusterFile {
     task.list("servers")
         .or(() -> all.list("servers"))
         .ifPresent(names -> run.servers(names.toArray(String[]::new)));
-    task.value("gpus", new CountConverter()::convert).ifPresent(run::gpusOrAll);
+    task.value("gpus", Values::gpuCount).ifPresent(run::gpusOrAll);
     task.value("model", Function.identity()).ifPresent(run::gpuModel);
     task.value("min-gpu-memory", ClusterFile::size).ifPresent(run::minGpuMemory);
     task.value("memory", ClusterFile::size).ifPresent(run::memory);
-    task.value("cpus", Converters::cpus).ifPresent(run::cpus);
+    task.value("cpus", Values::cpus).ifPresent(run::cpus);
   }
 
   /** What all tasks or one can say. */
@@ -300,7 +298,7 @@ public final class ClusterFile {
     words(section, "interpreter").ifPresent(run::interpreter);
     words(section, "entrypoint").ifPresent(run::entrypoint);
     section.list("pip", (place, word) -> pip(section, place, word)).ifPresent(run::pip);
-    section.map("env", Converters::variable, Function.identity()).forEach(run::env);
+    section.map("env", Values::variable, Function.identity()).forEach(run::env);
     section.map("labels", Function.identity(), Function.identity()).forEach(run::label);
     section
         .list(
@@ -371,41 +369,41 @@ public final class ClusterFile {
   }
 
   private static String size(String text) {
-    Converters.size(text);
+    Values.positiveSize(text);
     return text;
   }
 
   private static Duration duration(String text) {
-    return new DurationConverter().convert(text);
+    return Values.duration(text);
   }
 
   private static int count(String text) {
-    return (int) Math.min(Integer.MAX_VALUE, Converters.number(text, 1));
+    return (int) Math.min(Integer.MAX_VALUE, Values.number(text, 1));
   }
 
   private static boolean yesOrNo(String text) {
     return switch (text) {
       case "true" -> true;
       case "false" -> false;
-      default -> throw new TypeConversionException("'" + text + "' is neither true nor false");
+      default -> throw new InvalidValueException("'" + text + "' is neither true nor false");
     };
   }
 
   private static int restarts(String text) {
-    return (int) Math.min(Integer.MAX_VALUE, Converters.number(text, 0));
+    return (int) Math.min(Integer.MAX_VALUE, Values.number(text, 0));
   }
 
   private static boolean wholeRestarts(String text) {
     return switch (text) {
       case "task" -> false;
       case "cluster" -> true;
-      default -> throw new TypeConversionException("'" + text + "' is neither task nor cluster");
+      default -> throw new InvalidValueException("'" + text + "' is neither task nor cluster");
     };
   }
 
   private static String folder(String text) {
     if (!text.startsWith("/")) {
-      throw new TypeConversionException("'" + text + "' is not the absolute path of a folder");
+      throw new InvalidValueException("'" + text + "' is not the absolute path of a folder");
     }
     return text;
   }
@@ -414,7 +412,7 @@ public final class ClusterFile {
     try {
       return step.take();
     } catch (BerthException e) {
-      throw new TypeConversionException(e.getMessage());
+      throw new InvalidValueException(e.getMessage());
     }
   }
 
@@ -422,7 +420,7 @@ public final class ClusterFile {
     return switch (text) {
       case "spread" -> ClusterRequest.Layout.SPREAD;
       case "pack" -> ClusterRequest.Layout.PACK;
-      default -> throw new TypeConversionException("'" + text + "' is neither spread nor pack");
+      default -> throw new InvalidValueException("'" + text + "' is neither spread nor pack");
     };
   }
 

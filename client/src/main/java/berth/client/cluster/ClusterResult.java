@@ -1,6 +1,6 @@
 package berth.client.cluster;
 
-import berth.command.ExitCode;
+import berth.rpc.ExitCode;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;

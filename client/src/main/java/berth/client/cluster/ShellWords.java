@@ -1,8 +1,8 @@
 package berth.client.cluster;
 
+import berth.text.InvalidValueException;
 import java.util.ArrayList;
 import java.util.List;
-import picocli.CommandLine.TypeConversionException;
 
 /**
  * Splits a line into words as a shell does: by quotes, backslashes and blanks. Nothing is expanded:
@@ -22,7 +22,7 @@ final class ShellWords {
     this.text = text;
   }
 
-  /** Refuses, by TypeConversionException, a quote that is not closed. */
+  /** Refuses, by InvalidValueException, a quote that is not closed. */
   static List<String> split(String text) {
     return new ShellWords(text).split();
   }
@@ -44,7 +44,7 @@ final class ShellWords {
 
   private void escaped() {
     if (at == text.length()) {
-      throw new TypeConversionException("there is nothing after the last \\ in: " + text.strip());
+      throw new InvalidValueException("there is nothing after the last \\ in: " + text.strip());
     }
     char next = text.charAt(at++);
     // A line that goes on.
@@ -86,8 +86,8 @@ final class ShellWords {
     throw open('"');
   }
 
-  private TypeConversionException open(char quote) {
-    return new TypeConversionException("a " + quote + " is not closed in: " + text.strip());
+  private InvalidValueException open(char quote) {
+    return new InvalidValueException("a " + quote + " is not closed in: " + text.strip());
   }
 
   private void add(char next) {

@@ -1,8 +1,8 @@
 package berth.client.cluster;
 
 import berth.client.RegistryClient;
-import berth.command.ExitCode;
 import berth.rpc.BerthException;
+import berth.rpc.ExitCode;
 import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.rpc.SealedMessage;

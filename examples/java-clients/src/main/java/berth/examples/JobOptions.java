@@ -1,6 +1,6 @@
 package berth.examples;
 
-import berth.command.GpuOptions;
+import berth.command.GpuCountConverter;
 import berth.rpc.Address;
 import berth.v1.GpuRequest;
 import berth.v1.GpuSet;
@@ -35,7 +35,7 @@ final class JobOptions {
   @Option(
       names = "--gpus",
       defaultValue = "1",
-      converter = GpuOptions.CountConverter.class,
+      converter = GpuCountConverter.class,
       description = "Number of GPUs, or 'all' (default: 1).")
   private int gpus;
 

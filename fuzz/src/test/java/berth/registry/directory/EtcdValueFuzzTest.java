@@ -2,9 +2,9 @@ package berth.registry.directory;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.command.Vitals;
 import berth.fuzz.ShownText;
 import berth.rpc.Address;
+import berth.rpc.Vitals;
 import berth.v1.FindGpusRequest;
 import berth.v1.GpuInfo;
 import berth.v1.GpuState;

@@ -1,11 +1,11 @@
 package berth.registry.directory;
 
-import berth.command.Vitals;
 import berth.fuzz.Inputs;
 import berth.fuzz.ShownText;
 import berth.metrics.Metrics;
 import berth.registry.line.TurnLine;
 import berth.rpc.Address;
+import berth.rpc.Vitals;
 import berth.v1.AwaitTurnRequest;
 import berth.v1.DeregisterRequest;
 import berth.v1.FindGpusRequest;

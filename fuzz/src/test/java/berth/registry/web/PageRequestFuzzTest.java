@@ -2,7 +2,6 @@ package berth.registry.web;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.command.Vitals;
 import berth.http.Conversation;
 import berth.http.HttpServer;
 import berth.metrics.Metrics;
@@ -10,6 +9,7 @@ import berth.registry.directory.DirectoryMetrics;
 import berth.registry.directory.LeaseTerms;
 import berth.registry.directory.MemoryDirectory;
 import berth.rpc.Address;
+import berth.rpc.Vitals;
 import berth.v1.GpuInfo;
 import berth.v1.RegisterRequest;
 import berth.v1.ServerInfo;

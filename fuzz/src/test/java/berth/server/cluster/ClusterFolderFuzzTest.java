@@ -2,11 +2,11 @@ package berth.server.cluster;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.command.Vitals;
 import berth.fuzz.KeptFolder;
 import berth.fuzz.Scratch;
+import berth.host.state.DurableFiles;
 import berth.rpc.Address;
-import berth.server.state.DurableFiles;
+import berth.rpc.Vitals;
 import berth.v1.CancelClusterRequest;
 import berth.v1.ClusterPhase;
 import berth.v1.ClusterStatus;

@@ -1,6 +1,6 @@
 package berth.server.cluster;
 
-import berth.server.state.DurableFiles;
+import berth.host.state.DurableFiles;
 import berth.v1.ClusterPhase;
 import berth.v1.ClusterStatus;
 import berth.v1.Owner;

@@ -2,13 +2,13 @@ package berth.server.cluster;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.command.Vitals;
 import berth.fuzz.Inputs;
 import berth.fuzz.Scratch;
+import berth.host.state.DurableFiles;
 import berth.metrics.Metrics;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.server.state.DurableFiles;
+import berth.rpc.Vitals;
 import berth.v1.CancelClusterRequest;
 import berth.v1.Owner;
 import berth.v1.StartClusterRequest;

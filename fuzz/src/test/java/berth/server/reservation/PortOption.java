@@ -2,6 +2,8 @@ package berth.server.reservation;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import berth.host.lock.PortRange;
+
 /** What berthd is told of ports. */
 public final class PortOption {
   private PortOption() {}

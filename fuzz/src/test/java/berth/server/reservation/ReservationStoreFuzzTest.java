@@ -2,12 +2,17 @@ package berth.server.reservation;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.command.Vitals;
 import berth.fuzz.KeptFolder;
 import berth.fuzz.Scratch;
+import berth.host.lock.HeldGpu;
+import berth.host.lock.Keeper;
+import berth.host.lock.Kept;
+import berth.host.lock.KernelFiles;
+import berth.host.lock.KnownProcess;
+import berth.host.state.DurableFiles;
+import berth.host.state.RecordFile;
+import berth.rpc.Vitals;
 import berth.server.reservation.ReservationStore.Stored;
-import berth.server.state.DurableFiles;
-import berth.server.state.RecordFile;
 import com.code_intelligence.jazzer.junit.FuzzTest;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -69,7 +74,7 @@ class ReservationStoreFuzzTest {
     return new Stored(
         new Reservation(
             id,
-            List.of(new Reservation.HeldGpu(0, "GPU-a"), new Reservation.HeldGpu(1, "GPU-b")),
+            List.of(new HeldGpu(0, "GPU-a"), new HeldGpu(1, "GPU-b")),
             List.of(20000, 20001),
             new Reservation.Owner("anna", "desk"),
             "digits",

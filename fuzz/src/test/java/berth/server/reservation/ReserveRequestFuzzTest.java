@@ -4,12 +4,13 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import berth.fuzz.Inputs;
 import berth.fuzz.ShownText;
+import berth.host.gpu.Gpu;
+import berth.host.gpu.GpuHealth;
+import berth.host.gpu.GpuHealth.State;
+import berth.host.gpu.GpuSample;
+import berth.host.lock.GpuWish;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.server.gpu.Gpu;
-import berth.server.gpu.GpuHealth;
-import berth.server.gpu.GpuHealth.State;
-import berth.server.gpu.GpuSample;
 import berth.v1.GpuRequest;
 import berth.v1.GpuSet;
 import berth.v1.Lifetime;

@@ -1,11 +1,11 @@
 package berth.server.run;
 
-import berth.command.Vitals;
 import berth.fuzz.Inputs;
 import berth.fuzz.Scratch;
 import berth.fuzz.SeedTars;
 import berth.fuzz.Unpacked;
-import berth.server.state.DurableFiles;
+import berth.host.state.DurableFiles;
+import berth.rpc.Vitals;
 import com.code_intelligence.jazzer.junit.FuzzTest;
 import java.io.IOException;
 import java.nio.ByteBuffer;

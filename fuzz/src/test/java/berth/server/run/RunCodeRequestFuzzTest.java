@@ -2,12 +2,12 @@ package berth.server.run;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.command.Vitals;
 import berth.fuzz.Inputs;
 import berth.fuzz.Scratch;
 import berth.fuzz.SeedTars;
 import berth.fuzz.ShownText;
-import berth.server.state.DurableFiles;
+import berth.host.state.DurableFiles;
+import berth.rpc.Vitals;
 import berth.v1.Entrypoint;
 import berth.v1.GpuRequest;
 import berth.v1.GpuSet;

@@ -2,12 +2,12 @@ package berth.server.run;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.command.Vitals;
 import berth.fuzz.Inputs;
 import berth.fuzz.KeptFolder;
 import berth.fuzz.Scratch;
-import berth.server.state.DurableFiles;
-import berth.server.state.RecordFile;
+import berth.host.state.DurableFiles;
+import berth.host.state.RecordFile;
+import berth.rpc.Vitals;
 import berth.v1.RunCodeRequest;
 import com.code_intelligence.jazzer.junit.FuzzTest;
 import java.io.IOException;

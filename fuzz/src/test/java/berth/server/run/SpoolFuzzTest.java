@@ -2,8 +2,8 @@ package berth.server.run;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.command.Vitals;
 import berth.fuzz.Scratch;
+import berth.rpc.Vitals;
 import com.code_intelligence.jazzer.junit.FuzzTest;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;

@@ -1,7 +1,7 @@
 package berth.registry.directory;
 
-import berth.command.Vitals;
 import berth.rpc.BerthException;
+import berth.rpc.Vitals;
 import io.etcd.jetcd.KeyValue;
 import io.etcd.jetcd.common.exception.EtcdException;
 import io.etcd.jetcd.kv.TxnResponse;

@@ -1,8 +1,8 @@
 package berth.registry.directory;
 
-import berth.command.Vitals;
 import berth.registry.directory.Roster.Position;
 import berth.rpc.BerthException;
+import berth.rpc.Vitals;
 import berth.v1.Server;
 import io.etcd.jetcd.ByteSequence;
 import io.etcd.jetcd.Client;

@@ -1,8 +1,8 @@
 package berth.registry.directory;
 
-import berth.command.Vitals;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.rpc.Vitals;
 import berth.v1.Server;
 import java.util.ArrayList;
 import java.util.Collection;

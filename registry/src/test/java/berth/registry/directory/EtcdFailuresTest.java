@@ -6,11 +6,11 @@ import static berth.registry.directory.Servers.status;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
-import berth.command.Vitals;
 import berth.etcd.EtcdCluster;
 import berth.metrics.Metrics;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.rpc.Vitals;
 import berth.v1.HeartbeatResponse;
 import berth.v1.RegisterRequest;
 import berth.v1.RegisterResponse;

@@ -3,8 +3,8 @@ package berth.registry.directory;
 import static berth.registry.directory.Servers.registration;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.command.Vitals;
 import berth.metrics.Metrics;
+import berth.rpc.Vitals;
 import java.time.Duration;
 import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.AfterEach;

@@ -7,7 +7,7 @@ import static berth.registry.directory.Servers.status;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import berth.command.Vitals;
+import berth.rpc.Vitals;
 import berth.v1.Candidate;
 import berth.v1.FindGpusRequest;
 import berth.v1.FindGpusResponse;

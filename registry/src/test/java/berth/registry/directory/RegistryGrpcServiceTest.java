@@ -7,12 +7,12 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
-import berth.command.Vitals;
 import berth.metrics.Metrics;
 import berth.registry.line.TurnLine;
 import berth.rpc.Address;
 import berth.rpc.RpcChannel;
 import berth.rpc.RpcServer;
+import berth.rpc.Vitals;
 import berth.v1.AwaitTurnRequest;
 import berth.v1.AwaitTurnResponse;
 import berth.v1.DeregisterRequest;

@@ -5,8 +5,8 @@ import static berth.registry.directory.Servers.listed;
 import static berth.registry.directory.Servers.status;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.command.Vitals;
 import berth.registry.directory.Roster.Position;
+import berth.rpc.Vitals;
 import berth.v1.Server;
 import berth.v1.ServerFilter;
 import java.util.List;

@@ -7,7 +7,7 @@ import static berth.registry.directory.Servers.status;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import berth.command.Vitals;
+import berth.rpc.Vitals;
 import berth.v1.Server;
 import berth.v1.ServerFilter;
 import berth.v1.WatchServersResponse;

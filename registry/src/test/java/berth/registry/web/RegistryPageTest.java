@@ -4,7 +4,6 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.tuple;
 import static org.awaitility.Awaitility.await;
 
-import berth.command.Vitals;
 import berth.http.HttpServer;
 import berth.metrics.Metrics;
 import berth.registry.directory.Directory;
@@ -13,6 +12,7 @@ import berth.registry.directory.LeaseTerms;
 import berth.registry.directory.MemoryDirectory;
 import berth.rpc.Address;
 import berth.rpc.Messages;
+import berth.rpc.Vitals;
 import berth.v1.ClusterPhase;
 import berth.v1.ClusterStatus;
 import berth.v1.ExitReason;

@@ -1,13 +1,13 @@
 package berth.server.cluster;
 
+import berth.host.state.DamagedFileException;
+import berth.host.state.DurableFiles;
+import berth.host.state.RecordFile;
+import berth.host.state.StateFolder;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.rpc.SealedMessage;
 import berth.server.run.WorkFiles;
-import berth.server.state.DamagedFileException;
-import berth.server.state.DurableFiles;
-import berth.server.state.RecordFile;
-import berth.server.state.StateFolder;
 import berth.v1.CancelClusterRequest;
 import berth.v1.ClusterStatus;
 import com.google.protobuf.InvalidProtocolBufferException;

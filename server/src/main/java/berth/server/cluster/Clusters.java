@@ -1,13 +1,13 @@
 package berth.server.cluster;
 
+import berth.host.state.DurableFiles;
+import berth.host.state.StateFolder;
 import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
 import berth.rpc.PlainText;
 import berth.rpc.Reason;
-import berth.server.state.DurableFiles;
-import berth.server.state.StateFolder;
 import berth.v1.CancelClusterRequest;
 import berth.v1.ClusterStatus;
 import berth.v1.Owner;

@@ -1,8 +1,8 @@
 package berth.server.cluster;
 
-import berth.command.ExitCode;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.ExitCode;
 import berth.rpc.Messages;
 import berth.server.cluster.Clusters.Timing;
 import berth.v1.ClusterNote;

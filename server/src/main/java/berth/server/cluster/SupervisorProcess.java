@@ -1,6 +1,6 @@
 package berth.server.cluster;
 
-import berth.server.reservation.KernelFiles;
+import berth.host.lock.KernelFiles;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;

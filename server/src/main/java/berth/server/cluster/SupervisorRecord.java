@@ -1,7 +1,7 @@
 package berth.server.cluster;
 
+import berth.host.state.RecordFile;
 import berth.rpc.Address;
-import berth.server.state.RecordFile;
 import java.io.IOException;
 import java.util.List;
 import java.util.Optional;

@@ -1,8 +1,8 @@
 package berth.server.cluster;
 
+import berth.host.lock.KernelFiles;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.server.reservation.KernelFiles;
 import berth.server.run.UidRange;
 import java.io.IOException;
 import java.nio.file.DirectoryStream;

@@ -1,5 +1,9 @@
 package berth.server.gpu;
 
+import berth.host.gpu.GpuHealthChange;
+import berth.host.gpu.GpuListener;
+import berth.host.gpu.GpuMonitor;
+import berth.host.gpu.GpuSample;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.rpc.Replies;

@@ -1,5 +1,11 @@
 package berth.server.gpu;
 
+import berth.host.gpu.Gpu;
+import berth.host.gpu.GpuHealth;
+import berth.host.gpu.GpuHealthChange;
+import berth.host.gpu.GpuLink;
+import berth.host.gpu.GpuSample;
+import berth.host.gpu.RecoveryAction;
 import berth.rpc.Messages;
 import berth.v1.GpuEccErrors;
 import berth.v1.GpuHealthState;

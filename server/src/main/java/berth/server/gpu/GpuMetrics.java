@@ -1,5 +1,10 @@
 package berth.server.gpu;
 
+import berth.host.gpu.Gpu;
+import berth.host.gpu.GpuHealth;
+import berth.host.gpu.GpuMonitor;
+import berth.host.gpu.GpuSample;
+import berth.host.gpu.RecoveryAction;
 import berth.metrics.Gauge;
 import berth.metrics.Metrics;
 import berth.metrics.Readings;
@@ -7,7 +12,7 @@ import java.util.List;
 import java.util.Locale;
 
 /** What the newest sample says of the GPUs, as metrics. */
-final class GpuMetrics {
+public final class GpuMetrics {
   private static final Gauge DRIVER =
       Gauge.of("berth_gpu_driver_up", "1 if the GPUs can be read, else 0.");
   private static final Gauge AGE =
@@ -46,7 +51,7 @@ final class GpuMetrics {
 
   private GpuMetrics() {}
 
-  static void report(GpuMonitor monitor, Metrics metrics) {
+  public static void show(GpuMonitor monitor, Metrics metrics) {
     metrics.gauges(
         List.of(
             DRIVER,

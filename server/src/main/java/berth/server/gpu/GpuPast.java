@@ -1,5 +1,9 @@
 package berth.server.gpu;
 
+import berth.host.gpu.Gpu;
+import berth.host.gpu.GpuHealthChange;
+import berth.host.gpu.GpuListener;
+import berth.host.gpu.GpuSample;
 import berth.rpc.Messages;
 import berth.v1.GetGpuHistoryResponse;
 import berth.v1.GpuHistory;

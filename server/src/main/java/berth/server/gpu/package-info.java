@@ -1,7 +1,7 @@
 /**
- * The GPUs of this machine. {@link berth.server.gpu.GpuMonitor} samples a {@link
- * berth.server.gpu.GpuSource} in one loop, judges the health of each GPU, and hands the newest
- * {@link berth.server.gpu.GpuSample} to whoever asks; {@link berth.server.gpu.GpuGrpcService} puts
- * it on the wire.
+ * The GPUs of this machine, on the wire and as metrics; {@link berth.host.gpu.GpuMonitor} knows
+ * them.
  */
 package berth.server.gpu;
+
+

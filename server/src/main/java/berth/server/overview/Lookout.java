@@ -1,9 +1,9 @@
 package berth.server.overview;
 
+import berth.host.gpu.GpuMonitor;
 import berth.server.cluster.ClusterMessages;
 import berth.server.cluster.Clusters;
 import berth.server.gpu.GpuMessages;
-import berth.server.gpu.GpuMonitor;
 import berth.server.reservation.ReservationMessages;
 import berth.server.reservation.Reservations;
 import berth.server.run.RunMessages;

@@ -1,6 +1,6 @@
 package berth.server.presence;
 
-import berth.command.Vitals;
+import berth.host.gpu.GpuMonitor;
 import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
@@ -8,7 +8,7 @@ import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.rpc.Replicas;
 import berth.rpc.Replicas.Replica;
-import berth.server.gpu.GpuMonitor;
+import berth.rpc.Vitals;
 import berth.server.reservation.Reservations;
 import berth.server.run.Runs;
 import berth.v1.HeartbeatRequest;

@@ -1,12 +1,12 @@
 package berth.server.presence;
 
-import berth.command.Vitals;
+import berth.host.gpu.Gpu;
+import berth.host.gpu.GpuHealth;
+import berth.host.gpu.GpuMonitor;
+import berth.host.gpu.GpuSample;
 import berth.rpc.Address;
 import berth.rpc.PlainText;
-import berth.server.gpu.Gpu;
-import berth.server.gpu.GpuHealth;
-import berth.server.gpu.GpuMonitor;
-import berth.server.gpu.GpuSample;
+import berth.rpc.Vitals;
 import berth.server.reservation.Overview;
 import berth.server.reservation.Reservations;
 import berth.server.run.Runs;

@@ -1,5 +1,13 @@
 package berth.server.reservation;
 
+import berth.host.lock.HeldGpus;
+import berth.host.lock.HeldPorts;
+import berth.host.lock.Keeper;
+import berth.host.lock.Kept;
+import berth.host.lock.KnownProcess;
+import berth.host.lock.LockProtocol;
+import berth.host.lock.PortRange;
+import berth.host.lock.ProcessWatch;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.reservation.Reservation.Expiry;

@@ -1,5 +1,12 @@
 package berth.server.reservation;
 
+import berth.host.lock.HeldGpu;
+import berth.host.lock.HeldGpus;
+import berth.host.lock.HeldLock;
+import berth.host.lock.Kept;
+import berth.host.lock.LockFile;
+import berth.host.lock.LockFolder;
+import berth.host.lock.LockProtocol;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -61,7 +68,7 @@ final class InheritedLocks {
       return Optional.empty();
     }
     List<HeldLock> locks = new ArrayList<>();
-    for (Reservation.HeldGpu gpu : reservation.gpus()) {
+    for (HeldGpu gpu : reservation.gpus()) {
       Path path = protocol.folder().gpu(gpu.index());
       locks.add(new HeldLock(path, List.of(LockFile.Range.WHOLE), files(path)));
     }

@@ -1,5 +1,6 @@
 package berth.server.reservation;
 
+import berth.host.lock.KernelFiles;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import java.time.Duration;

@@ -1,5 +1,6 @@
 package berth.server.reservation;
 
+import berth.host.lock.LockFile;
 import java.nio.file.Path;
 
 /** Whether another berthd of this machine lives. */

@@ -1,5 +1,6 @@
 package berth.server.reservation;
 
+import berth.host.lock.HeldGpu;
 import java.time.Instant;
 import java.util.Collection;
 import java.util.List;
@@ -30,9 +31,6 @@ public record Reservation(
     List<String> runIds,
     String heldBack,
     boolean renewed) {
-
-  /** A GPU by its index and its identity. */
-  public record HeldGpu(int index, String uuid) {}
 
   /** Whom it belongs to. */
   public record Owner(String user, String host) {

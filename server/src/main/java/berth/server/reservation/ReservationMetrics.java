@@ -1,13 +1,13 @@
 package berth.server.reservation;
 
+import berth.host.gpu.Gpu;
+import berth.host.gpu.GpuSample;
 import berth.metrics.Counter;
 import berth.metrics.Gauge;
 import berth.metrics.Histogram;
 import berth.metrics.Labelled;
 import berth.metrics.Metrics;
 import berth.metrics.Readings;
-import berth.server.gpu.Gpu;
-import berth.server.gpu.GpuSample;
 import berth.server.reservation.Overview.Use;
 import java.util.List;
 import java.util.Locale;

@@ -1,14 +1,18 @@
 package berth.server.reservation;
 
+import berth.host.lock.HeldGpu;
+import berth.host.lock.Kept;
+import berth.host.lock.KernelFiles;
+import berth.host.lock.KnownProcess;
+import berth.host.lock.LockFile;
+import berth.host.state.DamagedFileException;
+import berth.host.state.DurableFiles;
+import berth.host.state.RecordFile;
+import berth.host.state.StateFolder;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.reservation.Reservation.Expiry;
-import berth.server.reservation.Reservation.HeldGpu;
 import berth.server.reservation.Reservation.Owner;
-import berth.server.state.DamagedFileException;
-import berth.server.state.DurableFiles;
-import berth.server.state.RecordFile;
-import berth.server.state.StateFolder;
 import java.io.IOException;
 import java.nio.file.FileSystemException;
 import java.nio.file.Files;

@@ -1,19 +1,29 @@
 package berth.server.reservation;
 
-import berth.command.Vitals;
+import berth.host.gpu.Gpu;
+import berth.host.gpu.GpuMonitor;
+import berth.host.gpu.GpuSample;
+import berth.host.lock.GpuWish;
+import berth.host.lock.HeldGpu;
+import berth.host.lock.HeldGpus;
+import berth.host.lock.HeldPorts;
+import berth.host.lock.Keeper;
+import berth.host.lock.KnownProcess;
+import berth.host.lock.LockFolder;
+import berth.host.lock.LockProtocol;
+import berth.host.lock.PortRange;
+import berth.host.lock.ProcessWatch;
+import berth.host.state.DurableFiles;
 import berth.metrics.Metrics;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.server.gpu.Gpu;
-import berth.server.gpu.GpuMonitor;
-import berth.server.gpu.GpuSample;
+import berth.rpc.Vitals;
 import berth.server.reservation.Overview.LockedByOther;
 import berth.server.reservation.Overview.UnreservedUse;
 import berth.server.reservation.Overview.Waiting;
 import berth.server.reservation.Reservation.Expiry;
 import berth.server.reservation.Reservation.Owner;
 import berth.server.reservation.WaitingLine.Pending;
-import berth.server.state.DurableFiles;
 import java.nio.file.Path;
 import java.security.SecureRandom;
 import java.time.Clock;
@@ -750,7 +760,7 @@ public final class Reservations implements AutoCloseable {
   }
 
   private static List<Integer> indices(Reservation reservation) {
-    return reservation.gpus().stream().map(Reservation.HeldGpu::index).toList();
+    return reservation.gpus().stream().map(HeldGpu::index).toList();
   }
 
   private static ThreadFactory daemonThreads(String name) {

@@ -1,6 +1,6 @@
 package berth.server.reservation;
 
-import berth.server.reservation.Reservation.HeldGpu;
+import berth.host.lock.HeldGpu;
 import java.util.List;
 
 /**

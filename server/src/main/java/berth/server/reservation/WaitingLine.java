@@ -1,8 +1,14 @@
 package berth.server.reservation;
 
-import berth.command.Vitals;
+import berth.host.lock.Claim;
+import berth.host.lock.GpuWish;
+import berth.host.lock.HeldGpus;
+import berth.host.lock.LockProtocol;
+import berth.host.lock.LockWait;
+import berth.host.lock.TicketQueue;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.rpc.Vitals;
 import com.sun.jna.LastErrorException;
 import java.io.UncheckedIOException;
 import java.time.Duration;

@@ -1,10 +1,10 @@
 package berth.server.run;
 
+import berth.host.state.DurableFiles;
+import berth.host.state.StateFolder;
 import berth.rpc.BerthException;
 import berth.rpc.ByteSize;
 import berth.rpc.Reason;
-import berth.server.state.DurableFiles;
-import berth.server.state.StateFolder;
 import java.io.FileInputStream;
 import java.io.IOException;
 import java.io.InputStream;

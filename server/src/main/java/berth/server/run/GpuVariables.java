@@ -1,6 +1,6 @@
 package berth.server.run;
 
-import berth.server.reservation.Reservation.HeldGpu;
+import berth.host.lock.HeldGpu;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;

@@ -1,10 +1,10 @@
 package berth.server.run;
 
-import berth.server.gpu.Gpu;
-import berth.server.gpu.GpuHealthChange;
-import berth.server.gpu.GpuListener;
-import berth.server.gpu.GpuSample;
-import berth.server.reservation.Reservation.HeldGpu;
+import berth.host.gpu.Gpu;
+import berth.host.gpu.GpuHealthChange;
+import berth.host.gpu.GpuListener;
+import berth.host.gpu.GpuSample;
+import berth.host.lock.HeldGpu;
 import java.util.List;
 import java.util.OptionalLong;
 import java.util.function.LongSupplier;

@@ -1,6 +1,6 @@
 package berth.server.run;
 
-import berth.server.reservation.Reservation.HeldGpu;
+import berth.host.lock.HeldGpu;
 import berth.server.reservation.Reservation.Owner;
 import berth.server.run.RunSpec.Network;
 import berth.server.run.RunSpec.User;

@@ -1,9 +1,9 @@
 package berth.server.run;
 
-import berth.server.gpu.Gpu;
-import berth.server.gpu.GpuMonitor;
-import berth.server.gpu.GpuSample;
-import berth.server.reservation.Reservation.HeldGpu;
+import berth.host.gpu.Gpu;
+import berth.host.gpu.GpuMonitor;
+import berth.host.gpu.GpuSample;
+import berth.host.lock.HeldGpu;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;

@@ -1,6 +1,6 @@
 package berth.server.run;
 
-import berth.server.gpu.GpuMonitor;
+import berth.host.gpu.GpuMonitor;
 import berth.server.reservation.Reservations;
 import java.time.Duration;
 import java.util.Optional;

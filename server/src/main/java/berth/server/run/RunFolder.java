@@ -1,7 +1,7 @@
 package berth.server.run;
 
-import berth.server.state.DurableFiles;
-import berth.server.state.StateFolder;
+import berth.host.state.DurableFiles;
+import berth.host.state.StateFolder;
 import java.io.IOException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;

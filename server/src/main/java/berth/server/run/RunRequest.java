@@ -1,6 +1,6 @@
 package berth.server.run;
 
-import berth.server.state.DurableFiles;
+import berth.host.state.DurableFiles;
 import berth.v1.RunCodeRequest;
 
 /**

@@ -1,8 +1,8 @@
 package berth.server.run;
 
+import berth.host.lock.GpuWish;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.server.reservation.GpuWish;
 import berth.server.reservation.Reservation.Owner;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.InvalidPathException;

@@ -1,18 +1,18 @@
 package berth.server.run;
 
+import berth.host.lock.KernelFiles;
+import berth.host.state.DamagedFileException;
+import berth.host.state.DurableFiles;
+import berth.host.state.RecordFile;
+import berth.host.state.StateFolder;
 import berth.rpc.BerthException;
 import berth.rpc.KnownFields;
 import berth.rpc.Reason;
-import berth.server.reservation.KernelFiles;
 import berth.server.run.RunRecord.Ended;
 import berth.server.run.RunRecord.ExitReason;
 import berth.server.run.RunRecord.Phase;
 import berth.server.run.RunRecord.Started;
 import berth.server.run.RunRecord.Stop;
-import berth.server.state.DamagedFileException;
-import berth.server.state.DurableFiles;
-import berth.server.state.RecordFile;
-import berth.server.state.StateFolder;
 import berth.v1.RunCodeRequest;
 import com.google.protobuf.InvalidProtocolBufferException;
 import com.google.protobuf.Parser;

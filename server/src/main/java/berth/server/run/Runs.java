@@ -1,16 +1,16 @@
 package berth.server.run;
 
-import berth.command.Vitals;
+import berth.host.gpu.GpuMonitor;
+import berth.host.state.DurableFiles;
 import berth.metrics.Metrics;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.server.gpu.GpuMonitor;
+import berth.rpc.Vitals;
 import berth.server.reservation.Reservation.Owner;
 import berth.server.reservation.Reservations;
 import berth.server.reservation.RunHold;
 import berth.server.run.RunRecord.ExitReason;
 import berth.server.run.RunRecord.Stop;
-import berth.server.state.DurableFiles;
 import berth.v1.RunCodeRequest;
 import java.io.IOException;
 import java.io.OutputStream;

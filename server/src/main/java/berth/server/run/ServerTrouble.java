@@ -1,8 +1,8 @@
 package berth.server.run;
 
-import berth.command.FileFailure;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.text.FileFailure;
 import java.io.UncheckedIOException;
 import java.nio.file.DirectoryNotEmptyException;
 import java.nio.file.FileAlreadyExistsException;

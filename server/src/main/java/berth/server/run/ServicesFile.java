@@ -1,8 +1,9 @@
 package berth.server.run;
 
-import berth.command.Converters;
-import berth.command.YamlSection;
-import berth.command.YamlValue;
+import berth.text.InvalidValueException;
+import berth.text.Values;
+import berth.text.YamlSection;
+import berth.text.YamlValue;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -13,7 +14,6 @@ import java.util.OptionalDouble;
 import java.util.OptionalLong;
 import java.util.function.Function;
 import java.util.regex.Pattern;
-import picocli.CommandLine.TypeConversionException;
 
 /** Reads the file in which the administrator names images. Each mistake is told with its place. */
 final class ServicesFile {
@@ -107,16 +107,13 @@ final class ServicesFile {
         section.value("pull", ServicesFile::pull).orElse(true),
         section.list("interpreter").orElse(List.of()),
         section.list("entrypoint"),
-        section.map("env", Converters::variable, Function.identity()),
-        optional(section.value("memory", Converters::size)),
-        optional(section.value("shm", Converters::size)),
-        section.value("time", Converters::time),
-        optional(section.value("processes", text -> Converters.number(text, 1))),
-        section
-            .value("cpus", Converters::cpus)
-            .map(OptionalDouble::of)
-            .orElse(OptionalDouble.empty()),
-        section.map("ulimits", ServicesFile::ulimit, text -> Converters.number(text, -1)),
+        section.map("env", Values::variable, Function.identity()),
+        optional(section.value("memory", Values::positiveSize)),
+        optional(section.value("shm", Values::positiveSize)),
+        section.value("time", Values::positiveDuration),
+        optional(section.value("processes", text -> Values.number(text, 1))),
+        section.value("cpus", Values::cpus).map(OptionalDouble::of).orElse(OptionalDouble.empty()),
+        section.map("ulimits", ServicesFile::ulimit, text -> Values.number(text, -1)),
         section.value("description", Function.identity()).orElse(""));
   }
 
@@ -132,7 +129,7 @@ final class ServicesFile {
     ImageName.problem(text)
         .ifPresent(
             problem -> {
-              throw new TypeConversionException(problem);
+              throw new InvalidValueException(problem);
             });
     return text;
   }
@@ -141,13 +138,13 @@ final class ServicesFile {
     return switch (text) {
       case "missing" -> true;
       case "never" -> false;
-      default -> throw new TypeConversionException("'" + text + "' is neither missing nor never");
+      default -> throw new InvalidValueException("'" + text + "' is neither missing nor never");
     };
   }
 
   private static String ulimit(String text) {
     if (!ULIMITS.contains(text)) {
-      throw new TypeConversionException(
+      throw new InvalidValueException(
           "unknown limit '" + text + "'; known limits: " + String.join(", ", ULIMITS));
     }
     return text;

@@ -1,8 +1,8 @@
 package berth.server.run;
 
+import berth.host.state.StateFolder;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.server.state.StateFolder;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.UncheckedIOException;

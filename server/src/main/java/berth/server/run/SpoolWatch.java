@@ -1,6 +1,6 @@
 package berth.server.run;
 
-import berth.command.Vitals;
+import berth.rpc.Vitals;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.ClosedWatchServiceException;

@@ -6,15 +6,15 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
-import berth.command.Vitals;
+import berth.host.lock.KernelFiles;
+import berth.host.state.DurableFiles;
 import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.rpc.SealedMessage;
-import berth.server.reservation.KernelFiles;
-import berth.server.state.DurableFiles;
+import berth.rpc.Vitals;
 import berth.v1.CancelClusterRequest;
 import berth.v1.ClusterOutcome;
 import berth.v1.ClusterPhase;

@@ -2,14 +2,15 @@ package berth.server.cluster;
 
 import static org.awaitility.Awaitility.await;
 
-import berth.command.Vitals;
+import berth.host.gpu.GpuMonitor;
+import berth.host.lock.KernelFiles;
+import berth.host.state.DurableFiles;
 import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.RpcChannel;
 import berth.rpc.RpcServer;
 import berth.rpc.SealedMessage;
-import berth.server.gpu.GpuMonitor;
-import berth.server.reservation.KernelFiles;
+import berth.rpc.Vitals;
 import berth.server.reservation.Reservations;
 import berth.server.run.Disks;
 import berth.server.run.MountRules;
@@ -18,7 +19,6 @@ import berth.server.run.Runs;
 import berth.server.run.Services;
 import berth.server.run.UidRange;
 import berth.server.run.process.ProcessRuntime;
-import berth.server.state.DurableFiles;
 import berth.v1.ClusterServiceGrpc;
 import berth.v1.ClusterServiceGrpc.ClusterServiceBlockingStub;
 import berth.v1.ClusterServiceGrpc.ClusterServiceStub;

@@ -1,9 +1,9 @@
 package berth.server.cluster;
 
+import berth.host.lock.KernelFiles;
+import berth.host.state.DurableFiles;
 import berth.rpc.Address;
 import berth.rpc.SealedMessage;
-import berth.server.reservation.KernelFiles;
-import berth.server.state.DurableFiles;
 import berth.v1.CancelClusterRequest;
 import berth.v1.ClusterOutcome;
 import berth.v1.ClusterPhase;

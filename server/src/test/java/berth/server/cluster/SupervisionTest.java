@@ -4,12 +4,12 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
-import berth.command.Vitals;
+import berth.host.state.DurableFiles;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.rpc.SealedMessage;
-import berth.server.state.DurableFiles;
+import berth.rpc.Vitals;
 import berth.v1.ClusterOutcome;
 import berth.v1.ClusterPhase;
 import berth.v1.ClusterStatus;

@@ -2,14 +2,14 @@ package berth.server.cluster;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.command.Vitals;
+import berth.host.lock.KernelFiles;
+import berth.host.state.DurableFiles;
 import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.rpc.SealedMessage;
-import berth.server.reservation.KernelFiles;
-import berth.server.state.DurableFiles;
+import berth.rpc.Vitals;
 import berth.v1.CancelClusterRequest;
 import berth.v1.ClusterOutcome;
 import berth.v1.ClusterPhase;

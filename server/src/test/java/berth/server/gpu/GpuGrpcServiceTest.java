@@ -1,12 +1,20 @@
 package berth.server.gpu;
 
-import static berth.server.gpu.FakeGpus.healthy;
-import static berth.server.gpu.FakeGpus.lost;
-import static berth.server.gpu.FakeGpus.needing;
+import static berth.host.gpu.FakeGpus.healthy;
+import static berth.host.gpu.FakeGpus.lost;
+import static berth.host.gpu.FakeGpus.needing;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
+import berth.host.gpu.FakeGpus;
+import berth.host.gpu.GpuMonitor;
+import berth.host.gpu.GpuReading;
+import berth.host.gpu.GpuSource;
+import berth.host.gpu.NvmlGpus;
+import berth.host.gpu.NvmlStandIn;
+import berth.host.gpu.RecoveryAction;
+import berth.host.gpu.Xid;
 import berth.rpc.Address;
 import berth.rpc.RpcChannel;
 import berth.rpc.RpcServer;

@@ -1,10 +1,15 @@
 package berth.server.gpu;
 
-import static berth.server.gpu.FakeGpus.healthy;
-import static berth.server.gpu.FakeGpus.lost;
-import static berth.server.gpu.FakeGpus.needing;
+import static berth.host.gpu.FakeGpus.healthy;
+import static berth.host.gpu.FakeGpus.lost;
+import static berth.host.gpu.FakeGpus.needing;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import berth.host.gpu.FakeGpus;
+import berth.host.gpu.Gpu;
+import berth.host.gpu.GpuHealth;
+import berth.host.gpu.GpuMonitor;
+import berth.host.gpu.RecoveryAction;
 import berth.metrics.Metrics;
 import berth.server.ShownMetrics;
 import java.time.Clock;
@@ -32,7 +37,7 @@ class GpuMetricsTest {
 
   @BeforeEach
   void report() {
-    monitor.reportTo(metrics);
+    GpuMetrics.show(monitor, metrics);
   }
 
   @Test

@@ -2,6 +2,9 @@ package berth.server.gpu;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import berth.host.gpu.Gpu;
+import berth.host.gpu.GpuHealth;
+import berth.host.gpu.GpuSample;
 import berth.rpc.Messages;
 import berth.v1.GetGpuHistoryResponse;
 import berth.v1.GpuHistory;

@@ -1,11 +1,12 @@
 package berth.server.reservation;
 
-import berth.command.Vitals;
+import berth.host.gpu.GpuMonitor;
+import berth.host.lock.GpuWish;
+import berth.host.state.DurableFiles;
 import berth.metrics.Metrics;
 import berth.rpc.BerthException;
-import berth.server.gpu.GpuMonitor;
+import berth.rpc.Vitals;
 import berth.server.reservation.Reservation.Owner;
-import berth.server.state.DurableFiles;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
@@ -252,14 +253,14 @@ final class Box implements AutoCloseable {
     }
   }
 
-  private record Samples(CountDownLatch latch) implements berth.server.gpu.GpuListener {
+  private record Samples(CountDownLatch latch) implements berth.host.gpu.GpuListener {
     @Override
-    public void sampled(berth.server.gpu.GpuSample sample) {
+    public void sampled(berth.host.gpu.GpuSample sample) {
       latch.countDown();
     }
 
     @Override
-    public void healthChanged(berth.server.gpu.GpuHealthChange change) {}
+    public void healthChanged(berth.host.gpu.GpuHealthChange change) {}
 
     @Override
     public void stopped() {}

@@ -4,9 +4,11 @@ import static berth.server.reservation.Box.asking;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
+import berth.host.lock.GpuWish;
+import berth.host.lock.Kept;
+import berth.host.state.RecordFile;
+import berth.host.state.SmallDisk;
 import berth.server.reservation.Box.Outcome;
-import berth.server.state.RecordFile;
-import berth.server.state.SmallDisk;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

@@ -3,9 +3,15 @@ package berth.server.reservation;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
-import berth.command.Vitals;
+import berth.host.lock.GpuWish;
+import berth.host.lock.Keeper;
+import berth.host.lock.KernelFiles;
+import berth.host.lock.LibC;
+import berth.host.lock.LockFile;
+import berth.host.lock.LockFolder;
+import berth.host.state.DurableFiles;
+import berth.rpc.Vitals;
 import berth.server.reservation.Box.Outcome;
-import berth.server.state.DurableFiles;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

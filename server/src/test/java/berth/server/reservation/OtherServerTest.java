@@ -2,6 +2,7 @@ package berth.server.reservation;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import berth.host.lock.LockFile;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
+import berth.host.lock.GpuWish;
 import berth.server.reservation.Box.Outcome;
 import berth.server.reservation.Reservation.Owner;
 import java.io.IOException;

@@ -4,6 +4,9 @@ import static berth.server.reservation.Box.asking;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
+import berth.host.lock.GpuWish;
+import berth.host.lock.LockFile;
+import berth.host.lock.LockFolder;
 import berth.server.ShownMetrics;
 import berth.server.reservation.Box.Outcome;
 import java.nio.file.Path;

@@ -4,10 +4,16 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
-import berth.command.Vitals;
+import berth.host.lock.GpuWish;
+import berth.host.lock.Keeper;
+import berth.host.lock.KernelFiles;
+import berth.host.lock.LockFile;
+import berth.host.lock.LockFolder;
+import berth.host.lock.LockWait;
+import berth.host.state.DurableFiles;
 import berth.rpc.BerthException;
+import berth.rpc.Vitals;
 import berth.server.reservation.Box.Outcome;
-import berth.server.state.DurableFiles;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -138,10 +144,10 @@ class ReservationStoreTest {
     Path record = record(reservation);
     daemon.close();
     // As if the clock had been a year ahead at the grant.
-    String text = new String(berth.server.state.RecordFile.read(record), "UTF-8");
+    String text = new String(berth.host.state.RecordFile.read(record), "UTF-8");
     String moved =
         text.replaceAll("(?m)^(granted|expires)=\\d{4}", "$1=2099").replaceAll("\\\\", "\\\\");
-    try (var files = new berth.server.state.DurableFiles(new berth.command.Vitals())) {
+    try (var files = new berth.host.state.DurableFiles(new berth.rpc.Vitals())) {
       files.write(record, moved.getBytes("UTF-8"));
     }
 
@@ -230,8 +236,8 @@ class ReservationStoreTest {
       Reservation reservation = reserve(new Lifetime.OfProcess(pid));
       Path record = record(reservation);
       daemon.close();
-      String text = new String(berth.server.state.RecordFile.read(record), "UTF-8");
-      try (var files = new berth.server.state.DurableFiles(new berth.command.Vitals())) {
+      String text = new String(berth.host.state.RecordFile.read(record), "UTF-8");
+      try (var files = new berth.host.state.DurableFiles(new berth.rpc.Vitals())) {
         files.write(
             record, text.replaceAll("process.started=\\d+", "process.started=1").getBytes("UTF-8"));
       }

@@ -6,10 +6,11 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
+import berth.host.lock.GpuWish;
+import berth.host.lock.HeldGpu;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.reservation.Box.Outcome;
-import berth.server.reservation.Reservation.HeldGpu;
 import berth.server.reservation.Reservation.Owner;
 import java.lang.ref.WeakReference;
 import java.net.InetSocketAddress;

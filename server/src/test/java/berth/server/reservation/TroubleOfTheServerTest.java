@@ -6,11 +6,14 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
+import berth.host.lock.GpuWish;
+import berth.host.lock.LibC;
+import berth.host.lock.LockFile;
+import berth.host.state.SmallDisk;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.reservation.Box.Outcome;
 import berth.server.reservation.Reservation.Owner;
-import berth.server.state.SmallDisk;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

@@ -5,12 +5,12 @@ import static java.nio.file.StandardOpenOption.WRITE;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import berth.host.state.SmallDisk;
 import berth.rpc.BerthException;
 import berth.rpc.ByteSize;
 import berth.rpc.Reason;
 import berth.server.run.Bundles.Bundle;
 import berth.server.run.Bundles.Upload;
-import berth.server.state.SmallDisk;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;

@@ -1,7 +1,7 @@
 package berth.server.run;
 
-import berth.command.Vitals;
-import berth.server.state.DurableFiles;
+import berth.host.state.DurableFiles;
+import berth.rpc.Vitals;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.Map;

@@ -4,14 +4,14 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
-import berth.command.Vitals;
+import berth.host.gpu.GpuMonitor;
+import berth.host.state.DurableFiles;
 import berth.metrics.Metrics;
 import berth.rpc.Reason;
-import berth.server.gpu.GpuMonitor;
+import berth.rpc.Vitals;
 import berth.server.reservation.Reservations;
 import berth.server.run.RunRecord.ExitReason;
 import berth.server.run.process.ProcessRuntime;
-import berth.server.state.DurableFiles;
 import berth.v1.Limits;
 import berth.v1.RunCodeRequest;
 import java.nio.file.Files;

@@ -2,10 +2,10 @@ package berth.server.run;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.server.gpu.Gpu;
-import berth.server.gpu.GpuHealth;
-import berth.server.gpu.GpuSample;
-import berth.server.reservation.Reservation.HeldGpu;
+import berth.host.gpu.Gpu;
+import berth.host.gpu.GpuHealth;
+import berth.host.gpu.GpuSample;
+import berth.host.lock.HeldGpu;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.Arrays;

@@ -3,8 +3,8 @@ package berth.server.run;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import berth.host.lock.HeldGpu;
 import berth.rpc.Reason;
-import berth.server.reservation.Reservation.HeldGpu;
 import berth.v1.Limits;
 import berth.v1.RunCodeRequest;
 import berth.v1.Source;

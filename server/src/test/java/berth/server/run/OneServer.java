@@ -1,10 +1,10 @@
 package berth.server.run;
 
-import berth.command.Vitals;
+import berth.host.gpu.GpuMonitor;
+import berth.host.state.DurableFiles;
 import berth.metrics.Metrics;
-import berth.server.gpu.GpuMonitor;
+import berth.rpc.Vitals;
 import berth.server.reservation.Reservations;
-import berth.server.state.DurableFiles;
 import java.nio.file.Path;
 import java.time.Duration;
 

@@ -3,14 +3,14 @@ package berth.server.run;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import berth.host.state.DurableFiles;
+import berth.host.state.RecordFile;
+import berth.host.state.StateFolder;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.run.RunRecord.Phase;
 import berth.server.run.RunStore.Loaded;
 import berth.server.run.RunStore.Stored;
-import berth.server.state.DurableFiles;
-import berth.server.state.RecordFile;
-import berth.server.state.StateFolder;
 import berth.v1.GpuRequest;
 import berth.v1.Owner;
 import berth.v1.RunCodeRequest;

@@ -3,11 +3,11 @@ package berth.server.run;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
-import berth.command.Vitals;
+import berth.host.gpu.GpuMonitor;
 import berth.metrics.Metrics;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.server.gpu.GpuMonitor;
+import berth.rpc.Vitals;
 import berth.server.reservation.Reservation.Owner;
 import berth.server.reservation.Reservations;
 import berth.server.run.RunRecord.Ended;

@@ -3,15 +3,15 @@ package berth.server.run;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
-import berth.command.Vitals;
+import berth.host.gpu.GpuMonitor;
+import berth.host.state.DurableFiles;
 import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.RpcChannel;
 import berth.rpc.RpcServer;
-import berth.server.gpu.GpuMonitor;
+import berth.rpc.Vitals;
 import berth.server.reservation.Reservations;
 import berth.server.run.process.ProcessRuntime;
-import berth.server.state.DurableFiles;
 import berth.v1.DownloadFilesRequest;
 import berth.v1.DownloadFilesResponse;
 import berth.v1.ListServicesRequest;

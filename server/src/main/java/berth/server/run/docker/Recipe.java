@@ -1,8 +1,8 @@
 package berth.server.run.docker;
 
+import berth.host.lock.HeldGpu;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.server.reservation.Reservation.HeldGpu;
 import berth.server.run.GpuVariables;
 import berth.server.run.Launch;
 import berth.server.run.RunSpec;

@@ -1,8 +1,8 @@
 package berth.server.run.mount;
 
+import berth.host.state.StateFolder;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.server.state.StateFolder;
 import com.sun.jna.LastErrorException;
 import com.sun.jna.Memory;
 import com.sun.jna.NativeLong;

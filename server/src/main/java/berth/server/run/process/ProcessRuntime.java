@@ -1,8 +1,8 @@
 package berth.server.run.process;
 
+import berth.host.lock.KernelFiles;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.server.reservation.KernelFiles;
 import berth.server.run.Launch;
 import berth.server.run.RunFolder;
 import berth.server.run.RunSpec;

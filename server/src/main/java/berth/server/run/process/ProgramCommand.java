@@ -1,6 +1,6 @@
 package berth.server.run.process;
 
-import berth.server.reservation.KernelFiles;
+import berth.host.lock.KernelFiles;
 import berth.server.run.GpuVariables;
 import berth.server.run.Launch;
 import berth.server.run.RunSpec;

@@ -3,7 +3,7 @@ package berth.server.run.docker;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
-import berth.server.reservation.KernelFiles;
+import berth.host.lock.KernelFiles;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

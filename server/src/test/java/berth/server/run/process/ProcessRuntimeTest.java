@@ -7,9 +7,9 @@ import static org.awaitility.Awaitility.await;
 import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import berth.host.lock.KernelFiles;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.server.reservation.KernelFiles;
 import berth.server.reservation.Reservation.Owner;
 import berth.server.run.Launch;
 import berth.server.run.Limits;
