@@ -29,8 +29,8 @@ import org.junit.jupiter.params.provider.MethodSource;
 /** What browsers ask of the page of a registry that knows one server, which nobody can call. */
 class PageRequestFuzzTest {
   // As long as nobody lingers, no server is watched.
-  private static final Wall.Timing TIMING =
-      new Wall.Timing(Duration.ofDays(1), Duration.ZERO, Duration.ofDays(1), Duration.ofDays(1));
+  private static final FleetBroadcast.Timing TIMING =
+      new FleetBroadcast.Timing(Duration.ofDays(1), Duration.ZERO, Duration.ofDays(1), Duration.ofDays(1));
   private static final int NO_SERVER_THERE = 503;
 
   private static MemoryDirectory directory;

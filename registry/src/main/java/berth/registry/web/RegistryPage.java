@@ -38,19 +38,19 @@ public final class RegistryPage implements AutoCloseable {
   private final AtomicInteger outputs = new AtomicInteger();
   // For calls of servers, which may not answer: whoever asks for something else must not wait.
   private final ExecutorService threads;
-  private final Wall wall;
+  private final FleetBroadcast wall;
 
   /**
    * @param roster fails as long as nobody knows who is there
    * @param mayCancel whether everyone who sees the page may end runs and clusters
    */
   public RegistryPage(String registryName, Supplier<Roster> roster, boolean mayCancel) {
-    this(registryName, roster, mayCancel, Wall.Timing.usual());
+    this(registryName, roster, mayCancel, FleetBroadcast.Timing.usual());
   }
 
   RegistryPage(
-      String registryName, Supplier<Roster> roster, boolean mayCancel, Wall.Timing timing) {
-    this(registryName, roster, mayCancel, timing, callThreads(), Wall.newThread());
+      String registryName, Supplier<Roster> roster, boolean mayCancel, FleetBroadcast.Timing timing) {
+    this(registryName, roster, mayCancel, timing, callThreads(), FleetBroadcast.newThread());
   }
 
   /**
@@ -61,13 +61,13 @@ public final class RegistryPage implements AutoCloseable {
       String registryName,
       Supplier<Roster> roster,
       boolean mayCancel,
-      Wall.Timing timing,
+      FleetBroadcast.Timing timing,
       ExecutorService threads,
       ScheduledExecutorService wallThread) {
     this.registryName = registryName;
     this.mayCancel = mayCancel;
     this.threads = threads;
-    this.wall = new Wall(roster, this::hello, timing, Clock.systemUTC(), wallThread);
+    this.wall = new FleetBroadcast(roster, this::hello, timing, Clock.systemUTC(), wallThread);
   }
 
   private static ExecutorService callThreads() {

@@ -70,8 +70,8 @@ import org.junit.jupiter.api.Timeout;
 class RegistryPageTest {
   private static final Instant NOON = Instant.parse("2026-11-16T12:00:00Z");
   private static final long NOON_MILLIS = NOON.toEpochMilli();
-  private static final Wall.Timing QUICK =
-      new Wall.Timing(
+  private static final FleetBroadcast.Timing QUICK =
+      new FleetBroadcast.Timing(
           Duration.ofMillis(20), Duration.ofMillis(50), Duration.ofHours(1), Duration.ofMillis(20));
 
   private final Directory directory =

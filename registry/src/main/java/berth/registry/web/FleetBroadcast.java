@@ -36,8 +36,8 @@ import org.slf4j.LoggerFactory;
  * servers have sent, and sends each viewer what is new; all viewers get the same bytes. The servers
  * are watched only while there are viewers, and a little longer. Any thread may call.
  */
-final class Wall implements AutoCloseable {
-  private static final Logger log = LoggerFactory.getLogger(Wall.class);
+final class FleetBroadcast implements AutoCloseable {
+  private static final Logger log = LoggerFactory.getLogger(FleetBroadcast.class);
 
   /** How often, and how long. */
   record Timing(Duration tick, Duration linger, Duration keepGone, Duration retry) {
@@ -104,7 +104,7 @@ final class Wall implements AutoCloseable {
    * @param greeting what a viewer is told first
    * @param thread does one task at a time; closed with this
    */
-  Wall(
+  FleetBroadcast(
       Supplier<Roster> roster,
       Function<EventStream, byte[]> greeting,
       Timing timing,
