@@ -12,7 +12,7 @@ import berth.server.cluster.Clusters;
 import berth.server.cluster.EndedCluster;
 import berth.server.cluster.SupervisorSandbox;
 import berth.server.gpu.GpuGrpcService;
-import berth.server.overview.Lookout;
+import berth.server.overview.OverviewPoller;
 import berth.server.overview.OverviewGrpcService;
 import berth.server.reservation.ReservationGrpcService;
 import berth.server.reservation.Reservations;
@@ -52,7 +52,7 @@ public final class LocalServer implements AutoCloseable {
   private final Reservations reservations;
   private final Runs runs;
   private final Clusters clusters;
-  private final Lookout lookout;
+  private final OverviewPoller lookout;
   private final List<ServerServiceDefinition> services;
 
   public LocalServer() throws IOException, InterruptedException {
@@ -80,7 +80,7 @@ public final class LocalServer implements AutoCloseable {
             metrics);
     runs = openRuns(vitals, metrics);
     clusters = openClusters(metrics);
-    lookout = Lookout.over(NAME, gpus, reservations, runs, clusters);
+    lookout = OverviewPoller.over(NAME, gpus, reservations, runs, clusters);
     services =
         List.of(
                 new GpuGrpcService(NAME, gpus),

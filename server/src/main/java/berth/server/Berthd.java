@@ -18,7 +18,7 @@ import berth.server.cluster.Clusters;
 import berth.server.cluster.SupervisorSandbox;
 import berth.server.gpu.GpuGrpcService;
 import berth.server.gpu.GpuMetrics;
-import berth.server.overview.Lookout;
+import berth.server.overview.OverviewPoller;
 import berth.server.overview.OverviewGrpcService;
 import berth.server.presence.Presence;
 import berth.server.reservation.ReservationGrpcService;
@@ -86,7 +86,7 @@ final class Berthd {
           Clusters clusters =
               Clusters.open(clusterSettings(), durable, runs::unpackBundle, metrics);
           ClusterGrpcService clusterService = new ClusterGrpcService(clusters);
-          Lookout lookout = Lookout.over(name, gpus, reservations, runs, clusters);
+          OverviewPoller lookout = OverviewPoller.over(name, gpus, reservations, runs, clusters);
           OverviewGrpcService overview = new OverviewGrpcService(lookout);
           RpcServer server =
               RpcServer.listenOn(address)

@@ -14,11 +14,11 @@ import java.util.concurrent.Executor;
 /** Speaks gRPC for {@link Lookout}; decides nothing itself. */
 public final class OverviewGrpcService extends OverviewServiceGrpc.OverviewServiceImplBase
     implements AutoCloseable {
-  private final Lookout lookout;
+  private final OverviewPoller lookout;
   private final Set<StreamFeed<?>> watchers = ConcurrentHashMap.newKeySet();
   private volatile boolean closed;
 
-  public OverviewGrpcService(Lookout lookout) {
+  public OverviewGrpcService(OverviewPoller lookout) {
     this.lookout = lookout;
   }
 

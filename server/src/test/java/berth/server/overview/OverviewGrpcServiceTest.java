@@ -42,8 +42,8 @@ class OverviewGrpcServiceTest {
               .addRuns(Run.newBuilder().setState(RunState.RUN_STATE_RUNNING).setOutputBytes(1))
               .build(),
           ListClustersResponse.newBuilder().setServer("gpu01").build());
-  private final Lookout lookout =
-      new Lookout(
+  private final OverviewPoller lookout =
+      new OverviewPoller(
           () -> {
             looks.incrementAndGet();
             return present;

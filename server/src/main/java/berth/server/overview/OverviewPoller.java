@@ -23,8 +23,8 @@ import org.slf4j.LoggerFactory;
  * Looks at all parts of this server twice a second, in one thread, whatever the number of those who
  * watch; and not at all while nobody does. Any thread may call.
  */
-public final class Lookout implements AutoCloseable {
-  private static final Logger log = LoggerFactory.getLogger(Lookout.class);
+public final class OverviewPoller implements AutoCloseable {
+  private static final Logger log = LoggerFactory.getLogger(OverviewPoller.class);
   private static final Duration LOOK = Duration.ofMillis(500);
   private static final int MOST_ENDED_RUNS = 30;
 
@@ -40,19 +40,19 @@ public final class Lookout implements AutoCloseable {
   private volatile Parts newest = Parts.NONE;
   private boolean failed;
 
-  Lookout(Supplier<Parts> view, Duration interval) {
+  OverviewPoller(Supplier<Parts> view, Duration interval) {
     this.view = view;
     thread.scheduleWithFixedDelay(
         this::look, interval.toNanos(), interval.toNanos(), TimeUnit.NANOSECONDS);
   }
 
   /** Looks at the parts of a server. */
-  public static Lookout over(
+  public static OverviewPoller over(
       String serverName, GpuMonitor gpus, Reservations reservations, Runs runs, Clusters clusters) {
     GpuMessages gpuMessages = new GpuMessages(serverName);
     ReservationMessages reservationMessages = new ReservationMessages(serverName);
     RunMessages runMessages = new RunMessages(serverName);
-    return new Lookout(
+    return new OverviewPoller(
         () ->
             new Parts(
                 gpuMessages.report(gpus.newest(), gpus.nowNanos()),
