@@ -53,11 +53,11 @@ public final class OverviewGrpcService extends OverviewServiceGrpc.OverviewServi
 
   /** One who watches: what it was told last is all that is remembered of it. */
   private final class Reader implements StreamFeed.Source<WatchOverviewResponse> {
-    private Parts told = Parts.NONE;
+    private OverviewSnapshot told = OverviewSnapshot.NONE;
 
     @Override
     public WatchOverviewResponse next() {
-      Parts now = lookout.newest();
+      OverviewSnapshot now = lookout.newest();
       WatchOverviewResponse news = now.news(told);
       told = now;
       return news;

@@ -28,7 +28,7 @@ public final class OverviewPoller implements AutoCloseable {
   private static final Duration LOOK = Duration.ofMillis(500);
   private static final int MOST_ENDED_RUNS = 30;
 
-  private final Supplier<Parts> view;
+  private final Supplier<OverviewSnapshot> view;
   private final Set<Runnable> watchers = ConcurrentHashMap.newKeySet();
   private final ScheduledExecutorService thread =
       Executors.newSingleThreadScheduledExecutor(
@@ -37,10 +37,10 @@ public final class OverviewPoller implements AutoCloseable {
             looker.setDaemon(true);
             return looker;
           });
-  private volatile Parts newest = Parts.NONE;
+  private volatile OverviewSnapshot newest = OverviewSnapshot.NONE;
   private boolean failed;
 
-  OverviewPoller(Supplier<Parts> view, Duration interval) {
+  OverviewPoller(Supplier<OverviewSnapshot> view, Duration interval) {
     this.view = view;
     thread.scheduleWithFixedDelay(
         this::look, interval.toNanos(), interval.toNanos(), TimeUnit.NANOSECONDS);
@@ -54,9 +54,9 @@ public final class OverviewPoller implements AutoCloseable {
     RunMessages runMessages = new RunMessages(serverName);
     return new OverviewPoller(
         () ->
-            new Parts(
+            new OverviewSnapshot(
                 gpuMessages.report(gpus.newest(), gpus.nowNanos()),
-                Parts.timeless(reservationMessages.overview(reservations.overview())),
+                OverviewSnapshot.timeless(reservationMessages.overview(reservations.overview())),
                 RecentRuns.newBuilder()
                     .addAllRuns(runMessages.recent(runs, MOST_ENDED_RUNS))
                     .build(),
@@ -65,7 +65,7 @@ public final class OverviewPoller implements AutoCloseable {
   }
 
   /** What was seen last; {@link Parts#NONE} if nobody has watched lately. */
-  Parts newest() {
+  OverviewSnapshot newest() {
     return newest;
   }
 
@@ -79,7 +79,7 @@ public final class OverviewPoller implements AutoCloseable {
   private void look() {
     if (watchers.isEmpty()) {
       // Whoever comes next is told nothing old.
-      newest = Parts.NONE;
+      newest = OverviewSnapshot.NONE;
       return;
     }
     try {

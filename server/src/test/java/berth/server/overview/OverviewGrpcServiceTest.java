@@ -34,8 +34,8 @@ import org.junit.jupiter.api.Timeout;
 @Timeout(30)
 class OverviewGrpcServiceTest {
   private final AtomicInteger looks = new AtomicInteger();
-  private volatile Parts present =
-      new Parts(
+  private volatile OverviewSnapshot present =
+      new OverviewSnapshot(
           GpuReport.newBuilder().setSampledAt(Messages.timestamp(Instant.EPOCH)).build(),
           ListReservationsResponse.newBuilder().setServer("gpu01").build(),
           RecentRuns.newBuilder()
@@ -83,7 +83,7 @@ class OverviewGrpcServiceTest {
         ListClustersResponse.newBuilder()
             .addClusters(ClusterStatus.newBuilder().setName("mnist"))
             .build();
-    present = new Parts(present.report(), present.reservations(), present.runs(), clusters);
+    present = new OverviewSnapshot(present.report(), present.reservations(), present.runs(), clusters);
 
     assertThat(watch.next())
         .isEqualTo(WatchOverviewResponse.newBuilder().setClusters(clusters).build());
@@ -106,8 +106,8 @@ class OverviewGrpcServiceTest {
     assertThat(watch.next()).isEqualTo(WatchOverviewResponse.newBuilder().setRuns(ended).build());
   }
 
-  private Parts with(RecentRuns runs) {
-    return new Parts(present.report(), present.reservations(), runs, present.clusters());
+  private OverviewSnapshot with(RecentRuns runs) {
+    return new OverviewSnapshot(present.report(), present.reservations(), runs, present.clusters());
   }
 
   @Test
@@ -120,7 +120,7 @@ class OverviewGrpcServiceTest {
                     .setRemaining(Messages.duration(Duration.ofSeconds(7))))
             .build();
 
-    assertThat(Parts.timeless(held).getReservations(0))
+    assertThat(OverviewSnapshot.timeless(held).getReservations(0))
         .isEqualTo(Reservation.newBuilder().setReservationId("r-1").build());
   }
 
@@ -129,7 +129,7 @@ class OverviewGrpcServiceTest {
     Context.CancellableContext caller = Context.current().withCancellation();
     caller.run(() -> watch().next());
     caller.cancel(null);
-    await().until(() -> lookout.newest() == Parts.NONE);
+    await().until(() -> lookout.newest() == OverviewSnapshot.NONE);
     int before = looks.get();
     await().pollDelay(Duration.ofMillis(50)).until(() -> true);
 

@@ -13,21 +13,21 @@ import com.google.protobuf.Timestamp;
  * What was seen of a server at one moment. A part that has not changed since the moment before is
  * the same object, so that nobody has to compare it again.
  */
-record Parts(
+record OverviewSnapshot(
     GpuReport report,
     ListReservationsResponse reservations,
     RecentRuns runs,
     ListClustersResponse clusters) {
 
-  static final Parts NONE = new Parts(null, null, null, null);
+  static final OverviewSnapshot NONE = new OverviewSnapshot(null, null, null, null);
 
   /** The same with the parts of {@code before} where nothing has changed that counts. */
-  Parts since(Parts before) {
+  OverviewSnapshot since(OverviewSnapshot before) {
     if (before == NONE) {
       return this;
     }
     Timestamp sampled = report.getSampledAt();
-    return new Parts(
+    return new OverviewSnapshot(
         sampled.equals(before.report.getSampledAt())
                 && report.getGpusList().equals(before.report.getGpusList())
                 && report.getProblem().equals(before.report.getProblem())
@@ -39,7 +39,7 @@ record Parts(
   }
 
   /** What somebody is not told yet who was told {@code told} last; null if there is nothing. */
-  WatchOverviewResponse news(Parts told) {
+  WatchOverviewResponse news(OverviewSnapshot told) {
     if (this == NONE) {
       return null;
     }
