@@ -64,7 +64,7 @@ final class FleetBroadcast implements AutoCloseable {
   /** One server. */
   private static final class Entry {
     private volatile ServerView view;
-    private volatile Link link;
+    private volatile OverviewSubscription link;
     private ServerView shown;
     private String json = "";
     private long changed;
@@ -172,7 +172,7 @@ final class FleetBroadcast implements AutoCloseable {
    */
   <T> T call(String name, Function<ServerClient, T> call) {
     Address address = address(name);
-    Link link = find(name).link;
+    OverviewSubscription link = find(name).link;
     if (link != null) {
       return call.apply(link.client());
     }
@@ -311,7 +311,7 @@ final class FleetBroadcast implements AutoCloseable {
   private void link(Entry entry) {
     try {
       entry.link =
-          new Link(Address.parse(entry.view.server().getInfo().getAddress(), 0), rpcThreads);
+          new OverviewSubscription(Address.parse(entry.view.server().getInfo().getAddress(), 0), rpcThreads);
     } catch (RuntimeException e) {
       unreachable(entry, e.getMessage() == null ? e.toString() : e.getMessage());
     }
@@ -327,7 +327,7 @@ final class FleetBroadcast implements AutoCloseable {
   }
 
   private void takeNews(Entry entry) {
-    Link link = entry.link;
+    OverviewSubscription link = entry.link;
     if (link == null) {
       return;
     }

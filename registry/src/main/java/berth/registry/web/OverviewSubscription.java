@@ -9,7 +9,7 @@ import java.util.Optional;
 import java.util.Queue;
 
 /** The stream of one server, which arrives in other threads than the one that reads it here. */
-final class Link implements AutoCloseable, ServerClient.Stream<WatchOverviewResponse> {
+final class OverviewSubscription implements AutoCloseable, ServerClient.Stream<WatchOverviewResponse> {
   // It tells twice a second at most, and the reader looks every second.
   private static final int MOST_WAITING = 8;
 
@@ -20,7 +20,7 @@ final class Link implements AutoCloseable, ServerClient.Stream<WatchOverviewResp
   private volatile BerthException failure;
   private volatile boolean ended;
 
-  Link(Address address, RpcThreads threads) {
+  OverviewSubscription(Address address, RpcThreads threads) {
     client = new ServerClient(address, threads);
     reading = client.watchOverview(this);
   }
