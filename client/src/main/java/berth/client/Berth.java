@@ -448,7 +448,7 @@ public final class Berth implements AutoCloseable {
    */
   public CompletableFuture<GpuReservation> reserveAsync(ReservationSpec spec) {
     CompletableFuture<GpuReservation> granted = new CompletableFuture<>();
-    Worker worker = new Worker();
+    InterruptibleCall worker = new InterruptibleCall();
     track(worker, worker::end);
     granted.whenComplete(
         (held, why) -> {

@@ -34,7 +34,7 @@ public final class GpuReservation implements AutoCloseable {
   private final Reservation reservation;
   private final Duration lease;
   private final ReservationClient client;
-  private final Worker keeper = new Worker();
+  private final InterruptibleCall keeper = new InterruptibleCall();
   private final Set<RunHandle> runs = ConcurrentHashMap.newKeySet();
   private final CompletableFuture<Void> ended = new CompletableFuture<>();
   private final AtomicBoolean closed = new AtomicBoolean();

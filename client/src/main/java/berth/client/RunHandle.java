@@ -42,7 +42,7 @@ public final class RunHandle implements AutoCloseable {
   private record Place(Supplier<RunClient> client, Supplier<String> runId) {}
 
   private final CompletableFuture<RunResult> result = new CompletableFuture<>();
-  private final Worker worker = new Worker();
+  private final InterruptibleCall worker = new InterruptibleCall();
   private final Kind kind;
   private final RunLines lines;
   private volatile Place place;

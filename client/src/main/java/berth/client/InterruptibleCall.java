@@ -8,7 +8,7 @@ import java.util.concurrent.TimeUnit;
  * The thread of one piece of work. Others may interrupt it, exactly while it does that work, and
  * wait for its end.
  */
-final class Worker {
+final class InterruptibleCall {
   private static final Duration ENDING = Duration.ofSeconds(5);
 
   private final CountDownLatch over = new CountDownLatch(1);
