@@ -38,7 +38,7 @@ import java.util.function.Consumer;
  * somebody goes on with its ledger within that time.
  */
 public final class Cluster implements AutoCloseable {
-  private static final Duration RENEWAL = Gang.LEASE.dividedBy(5);
+  private static final Duration RENEWAL = GangReservation.LEASE.dividedBy(5);
   private static final Duration REGISTRY_AWAY = Duration.ofSeconds(2);
 
   private final ClusterRequest request;
@@ -220,7 +220,7 @@ public final class Cluster implements AutoCloseable {
       Verdict verdict;
       long beginning = System.nanoTime();
       try {
-        Gang gang = ledger.formed() ? restore(hosts) : form(hosts, quickEnds, avoided);
+        GangReservation gang = ledger.formed() ? restore(hosts) : form(hosts, quickEnds, avoided);
         beginning = System.nanoTime();
         verdict = live(gang);
         if (verdict instanceof Verdict.Again) {
@@ -272,12 +272,12 @@ public final class Cluster implements AutoCloseable {
         Duration.between(begun, Instant.now()));
   }
 
-  private Gang restore(Hosts hosts) {
-    return Gang.restore(request, ledger, hosts, threads);
+  private GangReservation restore(Hosts hosts) {
+    return GangReservation.restore(request, ledger, hosts, threads);
   }
 
   // No task may run twice, so what may still run somewhere must have ended first.
-  private void awaitGone(Gang gang) {
+  private void awaitGone(GangReservation gang) {
     waiting(
         () -> {
           gang.awaitGone(request.stopGrace());
@@ -285,8 +285,8 @@ public final class Cluster implements AutoCloseable {
         });
   }
 
-  private Gang form(Hosts hosts, int quickEnds, Set<String> avoided) {
-    Gang gang =
+  private GangReservation form(Hosts hosts, int quickEnds, Set<String> avoided) {
+    GangReservation gang =
         waiting(
             () -> {
               if (quickEnds > 0) {
@@ -298,7 +298,7 @@ public final class Cluster implements AutoCloseable {
     return gang;
   }
 
-  private Gang form(Hosts hosts, Set<String> avoided) throws InterruptedException {
+  private GangReservation form(Hosts hosts, Set<String> avoided) throws InterruptedException {
     // One that is supervised was possible when it was handed over.
     boolean wasPossible = ledger.supervised() || ledger.status().getFormation() > 0;
     while (true) {
@@ -345,7 +345,7 @@ public final class Cluster implements AutoCloseable {
     }
   }
 
-  private Verdict live(Gang gang) {
+  private Verdict live(GangReservation gang) {
     Map<String, RunRequests> requests = new HashMap<>();
     Thread renewer = renewing(gang);
     try {
@@ -363,14 +363,14 @@ public final class Cluster implements AutoCloseable {
                       "what "
                           + task
                           + " held could not be released, and ends by itself within "
-                          + Gang.LEASE.toSeconds()
+                          + GangReservation.LEASE.toSeconds()
                           + " s: "
                           + why.getMessage())));
       requests.values().forEach(RunRequests::close);
     }
   }
 
-  private Thread renewing(Gang gang) {
+  private Thread renewing(GangReservation gang) {
     Thread renewer =
         new Thread(
             () -> {

@@ -83,7 +83,7 @@ final class Formation {
 
   private final ClusterRequest request;
   private final TrainingGoal goal;
-  private final Gang gang;
+  private final GangReservation gang;
   private final Ledger ledger;
   private final Map<String, RunRequests> requests;
   private final ExecutorService threads;
@@ -107,7 +107,7 @@ final class Formation {
    */
   Formation(
       ClusterRequest request,
-      Gang gang,
+      GangReservation gang,
       Ledger ledger,
       Map<String, RunRequests> requests,
       ExecutorService threads,

@@ -5,7 +5,7 @@ import berth.client.RegistryClient;
 import berth.client.ServerFeed;
 import berth.client.ServerFeed.Snapshot;
 import berth.client.Turn;
-import berth.client.cluster.Gang.Refused;
+import berth.client.cluster.GangReservation.Refused;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
 import berth.rpc.Reason;
@@ -95,7 +95,7 @@ final class Forming {
    * @throws BerthException INVALID if that can never be, EXHAUSTED or TIMED_OUT if it was not
    *     within the time that the request gives; CANCELLED if this thread is interrupted
    */
-  Gang form() {
+  GangReservation form() {
     try (ServerFeed feed = new ServerFeed(registry)) {
       Snapshot snapshot = feed.after(0, FIRST_LOOK);
       checkPossible(snapshot.servers());
@@ -176,7 +176,7 @@ final class Forming {
    *
    * @throws BerthException EXHAUSTED if there is no room now, anything else if there never will be
    */
-  private Gang attempt(List<GpuServer> servers) {
+  private GangReservation attempt(List<GpuServer> servers) {
     // Not between two plans: those that refuse slowly would be asked in turns for ever.
     resting.values().removeIf(until -> until - System.nanoTime() <= 0);
     while (true) {
@@ -185,7 +185,7 @@ final class Forming {
       }
       ClusterPlan plan = plan(servers);
       try {
-        return Gang.reserve(request, owner, plan, hosts, threads);
+        return GangReservation.reserve(request, owner, plan, hosts, threads);
       } catch (Refused e) {
         note(e);
       }

@@ -215,7 +215,7 @@ final class Ledger {
    *
    * @param timeLimit of the whole cluster
    */
-  void formed(Gang gang, Optional<Duration> timeLimit) {
+  void formed(GangReservation gang, Optional<Duration> timeLimit) {
     change(
         () -> {
           Instant now = clock.instant();

@@ -63,7 +63,7 @@ final class Task {
 
   private final TaskName name;
   private final ClusterRequest request;
-  private final Gang gang;
+  private final GangReservation gang;
   private final ClusterSpec spec;
   private final Ledger ledger;
   private final TaskAttempt attempt;
@@ -89,7 +89,7 @@ final class Task {
   Task(
       TaskName name,
       ClusterRequest request,
-      Gang gang,
+      GangReservation gang,
       Ledger ledger,
       RunRequests requests,
       BiConsumer<Task, ClusterEvent> events) {

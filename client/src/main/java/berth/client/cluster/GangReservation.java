@@ -32,7 +32,7 @@ import java.util.function.Consumer;
  * The reservations of all tasks of a cluster: there is one for each, or none at all. They end by
  * themselves soon after nobody has renewed them.
  */
-final class Gang {
+final class GangReservation {
   /** How long what is held stays held when its cluster is heard of no more. */
   static final Duration LEASE = Duration.ofSeconds(30);
 
@@ -113,7 +113,7 @@ final class Gang {
   private final ExecutorService threads;
   private final Map<TaskName, Share> shares;
 
-  private Gang(ClusterPlan plan, ExecutorService threads, Map<TaskName, Share> shares) {
+  private GangReservation(ClusterPlan plan, ExecutorService threads, Map<TaskName, Share> shares) {
     this.plan = plan;
     this.threads = threads;
     this.shares = shares;
@@ -124,7 +124,7 @@ final class Gang {
    *
    * @throws Refused if one does not give it; what others gave is given back then
    */
-  static Gang reserve(
+  static GangReservation reserve(
       ClusterRequest request, Owner owner, ClusterPlan plan, Hosts hosts, ExecutorService threads)
       throws Refused {
     Map<TaskName, ReserveRequest> requests = new LinkedHashMap<>();
@@ -156,7 +156,7 @@ final class Gang {
         }
       }
     }
-    Gang gang = new Gang(plan, threads, shares);
+    GangReservation gang = new GangReservation(plan, threads, shares);
     if (refused != null) {
       gang.release((server, why) -> {});
       inDoubt.stream()
@@ -207,7 +207,7 @@ final class Gang {
    *
    * @param ledger of a cluster that is formed
    */
-  static Gang restore(ClusterRequest request, Ledger ledger, Hosts hosts, ExecutorService threads) {
+  static GangReservation restore(ClusterRequest request, Ledger ledger, Hosts hosts, ExecutorService threads) {
     Map<TaskName, GpuServer> servers = new LinkedHashMap<>();
     Map<TaskName, Share> shares = new LinkedHashMap<>();
     for (TaskName task : request.tasks()) {
@@ -226,7 +226,7 @@ final class Gang {
       servers.put(task, server);
       shares.put(task, new Share(task, server, hosts.of(server), held));
     }
-    return new Gang(new ClusterPlan(servers), threads, shares);
+    return new GangReservation(new ClusterPlan(servers), threads, shares);
   }
 
   ClusterPlan plan() {
