@@ -4,8 +4,8 @@ import berth.client.GpuServer;
 import berth.client.RegistryClient;
 import berth.client.RunRequests;
 import berth.client.cluster.ClusterResult.Outcome;
-import berth.client.cluster.Formation.News;
-import berth.client.cluster.Formation.Verdict;
+import berth.client.cluster.ClusterAttempt.News;
+import berth.client.cluster.ClusterAttempt.Verdict;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
@@ -353,7 +353,7 @@ public final class Cluster implements AutoCloseable {
       emit(new ClusterEvent.Formed(gang.plan(), spec));
       formed.complete(spec);
       request.groups().forEach(group -> requests.put(group.type(), new RunRequests(group.run())));
-      return new Formation(request, gang, ledger, requests, threads, news, this::emit).live();
+      return new ClusterAttempt(request, gang, ledger, requests, threads, news, this::emit).live();
     } finally {
       renewer.interrupt();
       gang.release(

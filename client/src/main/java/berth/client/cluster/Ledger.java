@@ -362,7 +362,7 @@ final class Ledger {
    * @param ended how tasks ended so far
    * @param kept whether tasks are left running
    */
-  void decided(Formation.Verdict.Over over, List<TaskResult> ended, boolean kept) {
+  void decided(ClusterAttempt.Verdict.Over over, List<TaskResult> ended, boolean kept) {
     change(
         () ->
             status

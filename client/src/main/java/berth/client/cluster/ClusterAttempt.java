@@ -25,7 +25,7 @@ import java.util.stream.Collectors;
  * have ended for good or all of it must start again. Decides, in one thread, what each piece of
  * news means.
  */
-final class Formation {
+final class ClusterAttempt {
   // A server that could not start a task so often is left for others, if there are any.
   private static final int MOST_FAILED_STARTS = 2;
   private static final int MOST_NAMED = 5;
@@ -105,7 +105,7 @@ final class Formation {
    * @param requests by the types of tasks
    * @param events is told what happens, by any thread
    */
-  Formation(
+  ClusterAttempt(
       ClusterRequest request,
       GangReservation gang,
       Ledger ledger,
