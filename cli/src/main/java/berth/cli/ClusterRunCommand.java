@@ -5,7 +5,7 @@ import berth.client.cluster.Cluster;
 import berth.client.cluster.ClusterRequest;
 import berth.client.cluster.ClusterResult;
 import berth.client.cluster.DetachedCluster;
-import berth.client.cluster.HandOver;
+import berth.client.cluster.ClusterSubmission;
 import berth.client.cluster.LikelyMistakes;
 import berth.rpc.BerthException;
 import berth.rpc.ExitCode;
@@ -145,7 +145,7 @@ final class ClusterRunCommand implements Callable<Integer> {
           spec.commandLine(), "--detach cannot be combined with --log-dir or --quiet");
     }
     try (RegistryClient client = registry.require()) {
-      DetachedCluster cluster = new HandOver(client).submit(request);
+      DetachedCluster cluster = new ClusterSubmission(client).submit(request);
       Terminal.note(
           cluster.server()
               + " supervises "

@@ -4,7 +4,7 @@ import berth.client.cluster.Cluster;
 import berth.client.cluster.ClusterEvent;
 import berth.client.cluster.ClusterRequest;
 import berth.client.cluster.DetachedCluster;
-import berth.client.cluster.HandOver;
+import berth.client.cluster.ClusterSubmission;
 import berth.discovery.Discovery;
 import berth.discovery.FoundRegistry;
 import berth.discovery.Reach;
@@ -514,7 +514,7 @@ public final class Berth implements AutoCloseable {
    * @throws IOException if a file of a task cannot be read
    */
   public DetachedCluster clusterDetached(ClusterRequest request) throws IOException {
-    return new HandOver(registryForClusters()).submit(request);
+    return new ClusterSubmission(registryForClusters()).submit(request);
   }
 
   /**

@@ -26,13 +26,13 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 
 /** Hands a cluster over to one of the servers, which supervises it from then on. */
-public final class HandOver {
+public final class ClusterSubmission {
   private static final Duration TIMEOUT = Duration.ofSeconds(10);
   private static final Duration UPLOAD_PATIENCE = Duration.ofSeconds(60);
 
   private final RegistryClient registry;
 
-  public HandOver(RegistryClient registry) {
+  public ClusterSubmission(RegistryClient registry) {
     this.registry = registry;
   }
 
