@@ -75,7 +75,7 @@ final class RunCommand implements Callable<Integer> {
   @Mixin private ServerOption server;
   @Mixin private LabelOption labels;
   @Mixin private GpuOptions gpus;
-  @Mixin private SurroundingOptions surroundings;
+  @Mixin private ContainerOptions surroundings;
   @Mixin private LimitOptions limits;
 
   @Option(

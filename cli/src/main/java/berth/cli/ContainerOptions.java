@@ -14,7 +14,7 @@ import picocli.CommandLine.Option;
 import picocli.CommandLine.TypeConversionException;
 
 /** The options that say in what a program runs, as whom, and what it sees. */
-final class SurroundingOptions {
+final class ContainerOptions {
   @Mixin private ImageOptions image = new ImageOptions();
 
   @ArgGroup private User user = new User();
