@@ -147,7 +147,7 @@ final class ClusterOptions {
       description = "Time limit, for example 2h or 1h30m; exit code 124.")
   private Optional<Duration> time = Optional.empty();
 
-  @Mixin private KeepAliveOptions keepAlive = new KeepAliveOptions();
+  @Mixin private RestartOptions keepAlive = new RestartOptions();
 
   @Option(
       names = "--name",
@@ -204,7 +204,7 @@ final class ClusterOptions {
         spec.commandLine().getParseResult().matchedOptions().stream()
             .map(OptionSpec::longestName)
             .filter(option -> !BESIDE_A_FILE.contains(option))
-            .filter(option -> !KeepAliveOptions.BESIDE_A_FILE.contains(option))
+            .filter(option -> !RestartOptions.BESIDE_A_FILE.contains(option))
             .collect(Collectors.joining(", "));
     if (!refused.isEmpty()) {
       throw new ParameterException(

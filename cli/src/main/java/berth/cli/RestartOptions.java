@@ -15,7 +15,7 @@ import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
 
 /** The options that say how a cluster is kept alive, and how it ends. */
-final class KeepAliveOptions {
+final class RestartOptions {
   /** Those that may be said beside a file, and win over what it says. */
   static final Set<String> BESIDE_A_FILE =
       Set.of(
