@@ -26,7 +26,7 @@ import berth.server.reservation.Reservations;
 import berth.server.run.RunGrpcService;
 import berth.server.run.RunMessages;
 import berth.server.run.Runs;
-import berth.server.run.Runtime;
+import berth.server.run.RunEngine;
 import berth.server.run.Services;
 import berth.v1.ServerInfo;
 import java.nio.file.Path;
@@ -73,7 +73,7 @@ final class Berthd {
       try (Reservations reservations =
               Reservations.open(
                   options.reservations.settings(name), gpus, durable, vitals, metrics);
-          Runtime runtime = options.runs.runtime(name, state, gpus.newest().simulated());
+          RunEngine runtime = options.runs.runtime(name, state, gpus.newest().simulated());
           Runs runs =
               Runs.open(
                   options.runs.settings(name, state, options.reservations, catalogue, runtime),
@@ -166,7 +166,7 @@ final class Berthd {
     return ServerInfo.newBuilder()
         .setName(name)
         .addAllServices(RunMessages.services(catalogue))
-        .setCpus(java.lang.Runtime.getRuntime().availableProcessors())
+        .setCpus(java.lang.RunEngine.getRuntime().availableProcessors())
         .putAllLabels(options.presence.labels())
         .setVersion(Version.current())
         .setRuntime(options.runs.runtimeName())

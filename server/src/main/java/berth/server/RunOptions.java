@@ -5,7 +5,7 @@ import berth.command.SizeConverter;
 import berth.server.run.ClosedFolders;
 import berth.server.run.MountRules;
 import berth.server.run.Runs;
-import berth.server.run.Runtime;
+import berth.server.run.RunEngine;
 import berth.server.run.Services;
 import berth.server.run.UidRange;
 import berth.server.run.docker.DockerRuntime;
@@ -191,7 +191,7 @@ final class RunOptions {
     return UidRange.parse(supervisorUids);
   }
 
-  Runtime runtime(String serverName, Path state, boolean simulated) {
+  RunEngine runtime(String serverName, Path state, boolean simulated) {
     return switch (runtime) {
       case docker ->
           new DockerRuntime(
@@ -209,7 +209,7 @@ final class RunOptions {
       Path state,
       ReservationOptions reservations,
       Services catalogue,
-      Runtime engine) {
+      RunEngine engine) {
     var closed = new ClosedFolders(state, reservations.lockDir(), () -> engine.info().folders());
     return new Runs.Settings(
         serverName,

@@ -4,8 +4,8 @@ import berth.rpc.BerthException;
 import berth.server.reservation.RunHold;
 import berth.server.run.RunRecord.Phase;
 import berth.server.run.RunRecord.Started;
-import berth.server.run.Runtime.Pull;
-import berth.server.run.Runtime.Running;
+import berth.server.run.RunEngine.Pull;
+import berth.server.run.RunEngine.Running;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.Optional;
@@ -121,7 +121,7 @@ final class ProgramStart {
       // Neither needs the other, and both take their time.
       CompletableFuture<Void> spooling =
           CompletableFuture.runAsync(output::start, context.threads());
-      Runtime.Created created;
+      RunEngine.Created created;
       try {
         created = context.runtime().create(launch, new Fetching());
       } finally {
@@ -201,7 +201,7 @@ final class ProgramStart {
         timeLimit);
   }
 
-  private final class Fetching implements Runtime.Progress {
+  private final class Fetching implements RunEngine.Progress {
     @Override
     public void pulling(Pull progress) {
       synchronized (ProgramStart.this) {

@@ -22,7 +22,7 @@ import java.util.function.Consumer;
 record RunContext(
     Reservations reservations,
     GpuMonitor gpus,
-    Runtime runtime,
+    RunEngine runtime,
     Services services,
     LaunchPlanner planner,
     RunStore store,

@@ -96,7 +96,7 @@ final class RunLimits {
     return tasks.repeat(
         DISK_INTERVAL,
         () -> {
-          Runtime.DiskShare share = context.runtime().diskShare(runId);
+          RunEngine.DiskShare share = context.runtime().diskShare(runId);
           long used = DiskUse.below(folder.work()).orElse(0) + share.unlinkedBytes();
           for (Path path : share.folders()) {
             used += DiskUse.below(path).orElse(0);

@@ -229,7 +229,7 @@ public final class RunMessages {
     return reservations.reservation(reservation);
   }
 
-  static Pulling pulling(Runtime.Pull pull) {
+  static Pulling pulling(RunEngine.Pull pull) {
     return Pulling.newBuilder()
         .setImage(pull.image())
         .setLayersDone(pull.layersDone())
@@ -381,7 +381,7 @@ public final class RunMessages {
         .build();
   }
 
-  static RuntimeInfo runtime(Runtime.Info info) {
+  static RuntimeInfo runtime(RunEngine.Info info) {
     return RuntimeInfo.newBuilder()
         .setName(info.name())
         .setEngine(info.engine())

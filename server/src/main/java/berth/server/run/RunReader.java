@@ -32,7 +32,7 @@ final class RunReader implements StreamFeed.Source<RunEvent>, AutoCloseable {
   private boolean toldAccepted;
   private Optional<Queued> toldQueued = Optional.empty();
   private boolean toldReserved;
-  private Optional<Runtime.Pull> toldPull = Optional.empty();
+  private Optional<RunEngine.Pull> toldPull = Optional.empty();
   private boolean toldStarted;
   private final Set<OutputStreamKind> toldTruncated = EnumSet.noneOf(OutputStreamKind.class);
   private boolean ended;

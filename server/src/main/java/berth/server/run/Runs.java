@@ -136,7 +136,7 @@ public final class Runs implements AutoCloseable {
       Settings settings,
       Reservations reservations,
       GpuMonitor gpus,
-      Runtime runtime,
+      RunEngine runtime,
       DurableFiles durable,
       ThreadFactory runThreads,
       Vitals vitals,
@@ -203,7 +203,7 @@ public final class Runs implements AutoCloseable {
       Settings settings,
       Reservations reservations,
       GpuMonitor gpus,
-      Runtime runtime,
+      RunEngine runtime,
       DurableFiles durable,
       Vitals vitals,
       Metrics metrics) {
@@ -215,7 +215,7 @@ public final class Runs implements AutoCloseable {
       Settings settings,
       Reservations reservations,
       GpuMonitor gpus,
-      Runtime runtime,
+      RunEngine runtime,
       DurableFiles durable,
       ThreadFactory runThreads,
       Vitals vitals,
@@ -472,7 +472,7 @@ public final class Runs implements AutoCloseable {
     return context.services();
   }
 
-  Runtime.Info runtime() {
+  RunEngine.Info runtime() {
     return context.runtime().info();
   }
 

@@ -18,13 +18,13 @@ final class RuntimeHealth {
   private static final long NONE = 0;
   private static final long PATIENCE_MILLIS = 500;
 
-  private final Runtime runtime;
+  private final RunEngine runtime;
   private final AtomicLong lookingSince = new AtomicLong(NONE);
   private volatile Optional<String> problem;
 
-  RuntimeHealth(Runtime runtime) {
+  RuntimeHealth(RunEngine runtime) {
     this.runtime = runtime;
-    Runtime.Info info = runtime.info();
+    RunEngine.Info info = runtime.info();
     this.problem = info.usable() ? Optional.empty() : Optional.of(info.engine());
   }
 

@@ -14,7 +14,7 @@ final class FaultyRuntime extends ForwardingRuntime {
   volatile Optional<RuntimeException> removalFails = Optional.empty();
   volatile Runnable reaping = () -> {};
 
-  FaultyRuntime(Runtime real) {
+  FaultyRuntime(RunEngine real) {
     super(real);
   }
 

@@ -5,10 +5,10 @@ import java.util.OptionalLong;
 import java.util.function.Predicate;
 
 /** Does what another runtime does. Tests replace the steps that are to go wrong. */
-abstract class ForwardingRuntime implements Runtime {
-  private final Runtime real;
+abstract class ForwardingRuntime implements RunEngine {
+  private final RunEngine real;
 
-  ForwardingRuntime(Runtime real) {
+  ForwardingRuntime(RunEngine real) {
     this.real = real;
   }
 

@@ -265,7 +265,7 @@ class FullDiskTest {
 
   /** Runs processes, and fills the disk after one of the steps. */
   private final class Filling extends ForwardingRuntime {
-    Filling(Runtime real) {
+    Filling(RunEngine real) {
       super(real);
     }
 

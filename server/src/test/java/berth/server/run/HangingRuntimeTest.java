@@ -133,7 +133,7 @@ class HangingRuntimeTest {
     private volatile Optional<String> problem = Optional.empty();
     private volatile boolean hangs;
 
-    Hanging(Runtime real, CountDownLatch released) {
+    Hanging(RunEngine real, CountDownLatch released) {
       super(real);
       this.released = released;
     }

@@ -9,7 +9,7 @@ import berth.server.run.RunRecord.ExitReason;
 import berth.server.run.RunRecord.Phase;
 import berth.server.run.RunRecord.Started;
 import berth.server.run.RunRecord.Stop;
-import berth.server.run.Runtime.Exit;
+import berth.server.run.RunEngine.Exit;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;

@@ -475,7 +475,7 @@ class TornStateFolderTest {
   private final class Freezable extends ForwardingRuntime {
     private final Map<String, CompletableFuture<Exit>> ends = new ConcurrentHashMap<>();
 
-    Freezable(Runtime real) {
+    Freezable(RunEngine real) {
       super(real);
     }
 

@@ -7,7 +7,7 @@ import berth.server.run.Launch;
 import berth.server.run.Limits;
 import berth.server.run.RunFolder;
 import berth.server.run.RunSpec.Network;
-import berth.server.run.Runtime;
+import berth.server.run.RunEngine;
 import com.code_intelligence.jazzer.junit.FuzzTest;
 import com.github.dockerjava.core.DefaultDockerClientConfig;
 import com.github.dockerjava.core.DockerClientImpl;
@@ -86,7 +86,7 @@ class EngineAnswerFuzzTest {
     String answers = new String(data, 1, data.length - 1, StandardCharsets.UTF_8);
     // Whoever asks for anything else knows already what engine it is.
     ENGINE.answer(data[0] == 'a' ? answers : KNOWN + "\n" + answers);
-    Runtime runtime = runtime(scratch);
+    RunEngine runtime = runtime(scratch);
     Launch launch = launch(scratch);
     Inputs.accepted(
         () ->
@@ -111,7 +111,7 @@ class EngineAnswerFuzzTest {
             });
   }
 
-  private static Runtime runtime(Path scratch) {
+  private static RunEngine runtime(Path scratch) {
     return new DockerRuntime(
         new DockerRuntime.Settings(
             "tcp://127.0.0.1:1", "gpu1", scratch.resolve("state"), true, Duration.ZERO),
@@ -146,9 +146,9 @@ class EngineAnswerFuzzTest {
         "digits");
   }
 
-  private static final class Impatient implements Runtime.Progress {
+  private static final class Impatient implements RunEngine.Progress {
     @Override
-    public void pulling(Runtime.Pull pull) {}
+    public void pulling(RunEngine.Pull pull) {}
 
     @Override
     public boolean wanted() {

@@ -1,7 +1,7 @@
 package berth.server.run.docker;
 
 import berth.server.run.RunSpec;
-import berth.server.run.Runtime.DiskShare;
+import berth.server.run.RunEngine.DiskShare;
 import berth.server.run.UnlinkedFiles;
 import com.github.dockerjava.api.command.InspectContainerResponse;
 import java.nio.file.Files;

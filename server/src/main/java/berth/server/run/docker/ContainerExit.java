@@ -1,6 +1,6 @@
 package berth.server.run.docker;
 
-import berth.server.run.Runtime.Exit;
+import berth.server.run.RunEngine.Exit;
 import com.github.dockerjava.api.async.ResultCallback;
 import com.github.dockerjava.api.command.InspectContainerResponse;
 import com.github.dockerjava.api.command.InspectContainerResponse.ContainerState;

@@ -5,7 +5,7 @@ import berth.rpc.Reason;
 import berth.server.run.Launch;
 import berth.server.run.RunFolder;
 import berth.server.run.Runs;
-import berth.server.run.Runtime;
+import berth.server.run.RunEngine;
 import berth.server.run.mount.RunMounts;
 import com.github.dockerjava.api.DockerClient;
 import com.github.dockerjava.api.command.CreateContainerCmd;
@@ -36,7 +36,7 @@ import org.slf4j.LoggerFactory;
  * Runs in containers of a Docker engine. A run's container has a name made of the run's id, so it
  * is found again, and labels that say whose it is.
  */
-public final class DockerRuntime implements Runtime {
+public final class DockerRuntime implements RunEngine {
   private static final Logger log = LoggerFactory.getLogger(DockerRuntime.class);
 
   /**
@@ -64,7 +64,7 @@ public final class DockerRuntime implements Runtime {
   private final RunMounts mounts;
   private final Launcher launcher = Launcher.ofThisMachine();
   private final Map<String, Path> peakFiles = new ConcurrentHashMap<>();
-  private volatile Runtime.Info info;
+  private volatile RunEngine.Info info;
   private volatile GpuAccess gpuAccess = GpuAccess.NONE;
 
   /** Does not need the engine to be there yet. */
@@ -125,7 +125,7 @@ public final class DockerRuntime implements Runtime {
   }
 
   @Override
-  public Runtime.Info info() {
+  public RunEngine.Info info() {
     return info;
   }
 
@@ -143,7 +143,7 @@ public final class DockerRuntime implements Runtime {
     }
   }
 
-  private Runtime.Info ask() {
+  private RunEngine.Info ask() {
     List<Path> folders = new ArrayList<>();
     host.socket().ifPresent(folders::add);
     try {
@@ -156,7 +156,7 @@ public final class DockerRuntime implements Runtime {
           .filter(found -> !found.isSafe())
           .ifPresent(found -> log.warn("{}", found.description()));
       Optional.ofNullable(said.getDockerRootDir()).map(Path::of).ifPresent(folders::add);
-      return new Runtime.Info(
+      return new RunEngine.Info(
           "docker",
           "Docker " + said.getServerVersion() + " at " + settings.host,
           true,
@@ -164,7 +164,7 @@ public final class DockerRuntime implements Runtime {
           toolkit.map(NvidiaToolkit::description).orElse(""),
           List.copyOf(folders));
     } catch (RuntimeException e) {
-      return new Runtime.Info(
+      return new RunEngine.Info(
           "docker", engine.unreachable(e).getMessage(), false, "unknown", "", List.copyOf(folders));
     }
   }

@@ -1,6 +1,6 @@
 package berth.server.run.docker;
 
-import berth.server.run.Runtime.Pull;
+import berth.server.run.RunEngine.Pull;
 import com.github.dockerjava.api.async.ResultCallbackTemplate;
 import com.github.dockerjava.api.model.PullResponseItem;
 import com.github.dockerjava.api.model.ResponseItem;

@@ -2,8 +2,8 @@ package berth.server.run.docker;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.server.run.Runtime.Progress;
-import berth.server.run.Runtime.Pull;
+import berth.server.run.RunEngine.Progress;
+import berth.server.run.RunEngine.Pull;
 import com.github.dockerjava.api.command.InspectImageResponse;
 import com.github.dockerjava.api.exception.DockerClientException;
 import com.github.dockerjava.api.exception.DockerException;

@@ -6,7 +6,7 @@ import berth.rpc.Reason;
 import berth.server.run.Launch;
 import berth.server.run.RunFolder;
 import berth.server.run.RunSpec;
-import berth.server.run.Runtime;
+import berth.server.run.RunEngine;
 import berth.server.run.UnlinkedFiles;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -43,7 +43,7 @@ import org.slf4j.LoggerFactory;
  * need not be there for that; a control group, where the kernel gives one, limits it and keeps it
  * together.
  */
-public final class ProcessRuntime implements Runtime {
+public final class ProcessRuntime implements RunEngine {
   private static final Logger log = LoggerFactory.getLogger(ProcessRuntime.class);
 
   private static final int NOT_THERE = 137;

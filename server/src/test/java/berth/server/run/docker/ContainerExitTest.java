@@ -2,7 +2,7 @@ package berth.server.run.docker;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.server.run.Runtime.Exit;
+import berth.server.run.RunEngine.Exit;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;

@@ -5,7 +5,7 @@ import berth.server.run.Launch;
 import berth.server.run.Limits;
 import berth.server.run.RunSpec;
 import berth.server.run.Runs;
-import berth.server.run.Runtime;
+import berth.server.run.RunEngine;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
@@ -50,9 +50,9 @@ final class Launches {
         "");
   }
 
-  static final class NoProgress implements Runtime.Progress {
+  static final class NoProgress implements RunEngine.Progress {
     @Override
-    public void pulling(Runtime.Pull pull) {}
+    public void pulling(RunEngine.Pull pull) {}
 
     @Override
     public boolean wanted() {

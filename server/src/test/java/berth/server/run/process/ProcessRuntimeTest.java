@@ -15,7 +15,7 @@ import berth.server.run.Launch;
 import berth.server.run.Limits;
 import berth.server.run.RunFolder;
 import berth.server.run.RunSpec;
-import berth.server.run.Runtime;
+import berth.server.run.RunEngine;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
@@ -149,14 +149,14 @@ class ProcessRuntimeTest {
     }
 
     ProcessRuntime later = runtime(true);
-    List<Runtime.Running> seen = new ArrayList<>();
+    List<RunEngine.Running> seen = new ArrayList<>();
     String said = log(() -> seen.add(later.start(launch(Optional.empty()))));
     assertThat(seen.get(0).pid()).hasValue(pid);
     // Three words are another process's note, or that of another boot.
     if (!note.equals("-") && note.split(" ").length < 3 || note.startsWith("x")) {
       assertThat(said).contains(file + " is damaged");
     }
-    CompletableFuture<Runtime.Exit> exit = new CompletableFuture<>();
+    CompletableFuture<RunEngine.Exit> exit = new CompletableFuture<>();
     Thread waiting =
         new Thread(
             () -> {
@@ -183,7 +183,7 @@ class ProcessRuntimeTest {
   void aDamagedExitCodeIsNamed(String note) throws Exception {
     Path file = run.io().resolve("exit");
     Files.write(file, note.getBytes(StandardCharsets.ISO_8859_1));
-    List<Runtime.Exit> exits = new ArrayList<>();
+    List<RunEngine.Exit> exits = new ArrayList<>();
     assertThat(log(() -> exits.add(runtime(true).await(id)))).contains(file + " is damaged");
     assertThat(exits.get(0).lost())
         .isEqualTo("it has ended, but nobody knows how: " + file + " is damaged");
@@ -205,7 +205,7 @@ class ProcessRuntimeTest {
   @Test
   void aProgramOfAnEarlierDaemonIsFoundAgain() throws Exception {
     ProcessRuntime earlier = runtime(true);
-    Runtime.Running running = earlier.start(launch(Optional.empty()));
+    RunEngine.Running running = earlier.start(launch(Optional.empty()));
     await().atMost(PATIENCE).until(() -> Files.exists(run.work().resolve("begun")));
 
     ProcessRuntime later = runtime(true);
@@ -229,7 +229,7 @@ class ProcessRuntimeTest {
 
       ProcessRuntime runtime = runtime(true);
       runtime.signal(id, "TERM");
-      Runtime.Exit exit = assertTimeoutPreemptively(PATIENCE, () -> runtime.await(id));
+      RunEngine.Exit exit = assertTimeoutPreemptively(PATIENCE, () -> runtime.await(id));
 
       assertThat(exit.lost()).isEqualTo("somebody killed the shell that watched it");
       other.getOutputStream().write('\n');

@@ -14,7 +14,7 @@ import java.util.function.Predicate;
  * this process by the run's id alone, and every step may be taken again: a run is started once
  * however often it is asked for.
  */
-public interface Runtime extends AutoCloseable {
+public interface RunEngine extends AutoCloseable {
   /**
    * What a runtime is and can do.
    *
