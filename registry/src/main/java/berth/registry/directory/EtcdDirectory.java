@@ -85,8 +85,8 @@ public final class EtcdDirectory implements Directory {
     Optional<Long> lease = Optional.empty();
     for (int attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       Claimed claimed = read(request);
-      Claim claim =
-          Claim.decide(
+      RegistrationClaim claim =
+          RegistrationClaim.decide(
               request,
               claimed.byName.map(Entry::server),
               claimed.byAddress.map(Entry::server),
@@ -142,7 +142,7 @@ public final class EtcdDirectory implements Directory {
       Optional<Entry> found = find(request.getName());
       if (found.isPresent() && !found.get().server.getInstance().equals(request.getInstance())) {
         return HeartbeatResponse.newBuilder()
-            .setReplacedBy(Claim.describe(found.get().server))
+            .setReplacedBy(RegistrationClaim.describe(found.get().server))
             .build();
       }
       if (found.isEmpty() || !prolong(found.get().lease)) {
@@ -224,7 +224,7 @@ public final class EtcdDirectory implements Directory {
   }
 
   /** Writes what was decided, unless what it was decided on has changed. */
-  private boolean write(RegisterRequest request, Claim claim, Claimed claimed, long lease) {
+  private boolean write(RegisterRequest request, RegistrationClaim claim, Claimed claimed, long lease) {
     String name = request.getInfo().getName();
     String address = request.getInfo().getAddress();
     List<Cmp> unchanged = new ArrayList<>();

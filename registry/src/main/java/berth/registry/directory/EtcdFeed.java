@@ -260,9 +260,9 @@ final class EtcdFeed implements AutoCloseable {
     private void tell(String name, Optional<Server> now) {
       Optional<Server> before = roster.find(name).map(Listed::server);
       if (now.isPresent() && before.isEmpty()) {
-        log.info("{} is here", Claim.describe(now.get()));
+        log.info("{} is here", RegistrationClaim.describe(now.get()));
       } else if (now.isEmpty() && before.isPresent()) {
-        log.info("{} has left, or was not heard for too long", Claim.describe(before.get()));
+        log.info("{} has left, or was not heard for too long", RegistrationClaim.describe(before.get()));
         gone.accept(name);
       }
     }

@@ -63,7 +63,7 @@ public final class MemoryDirectory implements Directory {
     Optional<Server> byThisName = known(name);
     Optional<Server> byThisAddress =
         Optional.ofNullable(nameByAddress.get(address)).flatMap(this::known);
-    Claim claim = Claim.decide(request, byThisName, byThisAddress, System.currentTimeMillis());
+    RegistrationClaim claim = RegistrationClaim.decide(request, byThisName, byThisAddress, System.currentTimeMillis());
     if (byThisName.isEmpty() && byName.size() >= terms.maxServers()) {
       throw new BerthException(
           Reason.EXHAUSTED, byName.size() + " servers are known, which is as many as may be");
@@ -96,7 +96,7 @@ public final class MemoryDirectory implements Directory {
       return HeartbeatResponse.newBuilder().setUnknown(true).build();
     }
     if (!member.server.getInstance().equals(request.getInstance())) {
-      return HeartbeatResponse.newBuilder().setReplacedBy(Claim.describe(member.server)).build();
+      return HeartbeatResponse.newBuilder().setReplacedBy(RegistrationClaim.describe(member.server)).build();
     }
     renew(member);
     LeaseTerms.changed(member.server, request)
@@ -114,7 +114,7 @@ public final class MemoryDirectory implements Directory {
         .filter(server -> server.getInstance().equals(instance))
         .ifPresent(
             server -> {
-              log.info("{} has left", Claim.describe(server));
+              log.info("{} has left", RegistrationClaim.describe(server));
               forget(server);
               metrics.deregistered();
             });
@@ -147,7 +147,7 @@ public final class MemoryDirectory implements Directory {
         nameByAddress.remove(member.server.getInfo().getAddress());
         log.warn(
             "{} was not heard for {} ms and is gone",
-            Claim.describe(member.server),
+            RegistrationClaim.describe(member.server),
             terms.lease().toMillis());
         roster.remove(member.server.getInfo().getName(), ++revision);
         metrics.fellSilent();

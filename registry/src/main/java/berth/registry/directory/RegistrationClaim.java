@@ -21,7 +21,7 @@ import java.util.stream.Stream;
  * @param generation its number
  * @param replaced who loses the name or the address by it
  */
-record Claim(long generation, List<Server> replaced) {
+record RegistrationClaim(long generation, List<Server> replaced) {
   // The clocks of registries at most, or their numbers would be refused by each other.
   private static final Duration CLOCKS_DIFFER = Duration.ofDays(1);
 
@@ -34,7 +34,7 @@ record Claim(long generation, List<Server> replaced) {
    * @throws BerthException ALREADY_EXISTS if one of them is newer; INVALID if it has a number that
    *     no registry can have given it
    */
-  static Claim decide(
+  static RegistrationClaim decide(
       RegisterRequest request, Optional<Server> byName, Optional<Server> byAddress, long now) {
     List<Server> rivals =
         Stream.concat(byName.stream(), byAddress.stream())
@@ -54,7 +54,7 @@ record Claim(long generation, List<Server> replaced) {
           Reason.INVALID, "no registry has given the generation " + Long.toUnsignedString(own));
     }
     if (own == 0) {
-      return new Claim(Math.max(newest + 1, now), rivals);
+      return new RegistrationClaim(Math.max(newest + 1, now), rivals);
     }
     if (newest >= own) {
       Server winner =
@@ -68,7 +68,7 @@ record Claim(long generation, List<Server> replaced) {
                   : "the address " + request.getInfo().getAddress(),
               describe(winner)));
     }
-    return new Claim(own, rivals);
+    return new RegistrationClaim(own, rivals);
   }
 
   private static long known(Optional<Server> server) {

@@ -12,7 +12,7 @@ import java.time.Duration;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
 
-class ClaimTest {
+class RegistrationClaimTest {
   private static final long NOW = 1_800_000_000_000L;
   private static final long DAY = Duration.ofDays(1).toMillis();
 
@@ -42,8 +42,8 @@ class ClaimTest {
         .isInstanceOf(BerthException.class);
   }
 
-  private static Claim decide(String instance, long generation, Optional<Server> known) {
-    return Claim.decide(request(instance, generation), known, Optional.empty(), NOW);
+  private static RegistrationClaim decide(String instance, long generation, Optional<Server> known) {
+    return RegistrationClaim.decide(request(instance, generation), known, Optional.empty(), NOW);
   }
 
   private static RegisterRequest request(String instance, long generation) {
