@@ -63,7 +63,7 @@ class EtcdValueFuzzTest {
     assertThat(ROSTER.find("gpu1").map(Listed::server)).contains(good);
     assertThat(ROSTER.size()).isEqualTo(all.size());
     // Whatever is there, what is known can still be told.
-    Placement.find(ROSTER, FindGpusRequest.getDefaultInstance());
+    ServerRanking.find(ROSTER, FindGpusRequest.getDefaultInstance());
     new ServerWatch(ROSTER, ServerFilter.getDefaultInstance(), "").next();
   }
 

@@ -115,7 +115,7 @@ class RegistryRequestFuzzTest {
       directory.register(KNOWN);
       Inputs.accepted(() -> answer(directory, Math.floorMod(data[0], 6), message));
       // Whatever came, what is known can still be told.
-      Placement.find(directory.roster(), FindGpusRequest.getDefaultInstance());
+      ServerRanking.find(directory.roster(), FindGpusRequest.getDefaultInstance());
       new ServerWatch(directory.roster(), ServerFilter.getDefaultInstance(), "").next();
       directory.sweep();
     }
@@ -137,7 +137,7 @@ class RegistryRequestFuzzTest {
           return directory.heartbeat(request);
         }
         case 2 -> {
-          return Placement.find(directory.roster(), FindGpusRequest.parseFrom(message));
+          return ServerRanking.find(directory.roster(), FindGpusRequest.parseFrom(message));
         }
         case 3 -> {
           WatchServersRequest request = WatchServersRequest.parseFrom(message);

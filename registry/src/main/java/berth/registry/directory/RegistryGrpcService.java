@@ -153,7 +153,7 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
 
   @Override
   public void findGpus(FindGpusRequest request, StreamObserver<FindGpusResponse> observer) {
-    Replies.unary(observer, () -> Placement.find(directory.roster(), request));
+    Replies.unary(observer, () -> ServerRanking.find(directory.roster(), request));
   }
 
   @Override

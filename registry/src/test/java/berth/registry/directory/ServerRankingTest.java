@@ -21,7 +21,7 @@ import java.util.List;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
-class PlacementTest {
+class ServerRankingTest {
   private final Roster roster = new Roster("test", new Vitals());
   private long revision;
 
@@ -206,7 +206,7 @@ class PlacementTest {
   }
 
   private FindGpusResponse find(FindGpusRequest request) {
-    return Placement.find(roster, request);
+    return ServerRanking.find(roster, request);
   }
 
   private List<String> names(FindGpusRequest request) {

@@ -13,7 +13,7 @@ import java.util.List;
 import java.util.stream.Stream;
 
 /** Which servers could take a request: those that could now first, and among them the best fit. */
-final class Placement {
+final class ServerRanking {
   private static final int DEFAULT_LIMIT = 100;
   private static final int MAX_LIMIT = 1000;
   private static final int MAX_BYTES = 8 << 20;
@@ -50,7 +50,7 @@ final class Placement {
   private int serving;
   private int mostFitting;
 
-  private Placement(FindGpusRequest request) {
+  private ServerRanking(FindGpusRequest request) {
     this.request = request;
     this.wanted = request.getGpus();
     this.model = Listed.lower(wanted.getModel());
@@ -61,7 +61,7 @@ final class Placement {
    */
   static FindGpusResponse find(Roster roster, FindGpusRequest request) {
     check(request);
-    return new Placement(request).among(roster);
+    return new ServerRanking(request).among(roster);
   }
 
   private static void check(FindGpusRequest request) {
