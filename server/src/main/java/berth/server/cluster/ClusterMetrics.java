@@ -22,13 +22,13 @@ final class ClusterMetrics {
 
   private ClusterMetrics() {}
 
-  static void report(Supplier<List<Cluster>> clusters, Metrics metrics) {
+  static void report(Supplier<List<DetachedCluster>> clusters, Metrics metrics) {
     metrics.gauges(List.of(CLUSTERS), readings -> read(clusters.get(), readings));
   }
 
-  private static void read(List<Cluster> clusters, Readings readings) {
+  private static void read(List<DetachedCluster> clusters, Readings readings) {
     Map<ClusterPhase, Integer> count = new EnumMap<>(ClusterPhase.class);
-    for (Cluster cluster : clusters) {
+    for (DetachedCluster cluster : clusters) {
       // Most are over, which is known without a look at the disk.
       ClusterPhase phase =
           cluster.ended() ? ClusterPhase.CLUSTER_PHASE_ENDED : cluster.status().getPhase();
