@@ -70,7 +70,7 @@ final class Run {
   private final RunContent content;
   private final LiveOutput output;
   private final ProgramStart program;
-  private final RunLimits limits;
+  private final LimitWatch limits;
   private final GpuRelease release;
   private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
   private final CompletableFuture<Void> cleaned = new CompletableFuture<>();
@@ -113,7 +113,7 @@ final class Run {
     content = new RunContent(context, id, folder);
     output = new LiveOutput(context, id, folder, this::grown);
     program = new ProgramStart(context, folder, saved, waiting, content, output, this::changed);
-    limits = new RunLimits(context, id, folder, tasks, this::stopUnlessOver);
+    limits = new LimitWatch(context, id, folder, tasks, this::stopUnlessOver);
     release = new GpuRelease(context, id, this::changed);
     if (stored.record().phase() == Phase.CLEANED) {
       cleaned.complete(null);

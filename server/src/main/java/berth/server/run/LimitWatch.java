@@ -16,7 +16,7 @@ import java.util.function.Consumer;
  * notes how much memory it uses, whose limit the runtime enforces. Any thread may call. Its lock
  * guards a number; nothing is called with it.
  */
-final class RunLimits {
+final class LimitWatch {
   private static final Duration MEMORY_INTERVAL = Duration.ofSeconds(2);
   private static final Duration DISK_INTERVAL = Duration.ofSeconds(10);
 
@@ -30,7 +30,7 @@ final class RunLimits {
   /**
    * @param exceeded told of each limit that is exceeded, without the lock; may block
    */
-  RunLimits(
+  LimitWatch(
       RunContext context, String runId, RunFolder folder, RunTasks tasks, Consumer<Stop> exceeded) {
     this.context = context;
     this.runId = runId;
