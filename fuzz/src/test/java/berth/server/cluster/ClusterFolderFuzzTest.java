@@ -76,7 +76,7 @@ class ClusterFolderFuzzTest {
     Files.write(damaged, Arrays.copyOfRange(data, 1, data.length));
 
     // What opens them all does it for each in a loop, in which the other one is not to be missed.
-    DetachedCluster good = read(folder.resolve("c-1")).orElseThrow();
+    StoredCluster good = read(folder.resolve("c-1")).orElseThrow();
     assertThat(good.status().getName()).isEqualTo("study");
     read(folder.resolve("c-2"))
         .ifPresent(
@@ -92,7 +92,7 @@ class ClusterFolderFuzzTest {
   }
 
   /** As a daemon that starts reads it; empty if it is none, or cannot be read. */
-  private static Optional<DetachedCluster> read(Path path) {
+  private static Optional<StoredCluster> read(Path path) {
     ClusterFolder folder = new ClusterFolder(path, DISK);
     try {
       folder.tidy();
@@ -100,7 +100,7 @@ class ClusterFolderFuzzTest {
       return submitted.isEmpty()
           ? Optional.empty()
           : Optional.of(
-              new DetachedCluster(
+              new StoredCluster(
                   "gpu1", folder, submitted.get(), folder.requestId(), folder.supervisor(), null));
     } catch (IOException e) {
       return Optional.empty();

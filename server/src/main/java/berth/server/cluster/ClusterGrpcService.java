@@ -57,7 +57,7 @@ public final class ClusterGrpcService extends ClusterServiceGrpc.ClusterServiceI
   @Override
   public void watchCluster(
       WatchClusterRequest request, StreamObserver<WatchClusterResponse> observer) {
-    DetachedCluster cluster;
+    StoredCluster cluster;
     try {
       cluster = clusters.find(request.getClusterId());
     } catch (RuntimeException e) {

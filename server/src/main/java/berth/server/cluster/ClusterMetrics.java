@@ -22,13 +22,13 @@ final class ClusterMetrics {
 
   private ClusterMetrics() {}
 
-  static void report(Supplier<List<DetachedCluster>> clusters, Metrics metrics) {
+  static void report(Supplier<List<StoredCluster>> clusters, Metrics metrics) {
     metrics.gauges(List.of(CLUSTERS), readings -> read(clusters.get(), readings));
   }
 
-  private static void read(List<DetachedCluster> clusters, Readings readings) {
+  private static void read(List<StoredCluster> clusters, Readings readings) {
     Map<ClusterPhase, Integer> count = new EnumMap<>(ClusterPhase.class);
-    for (DetachedCluster cluster : clusters) {
+    for (StoredCluster cluster : clusters) {
       // Most are over, which is known without a look at the disk.
       ClusterPhase phase =
           cluster.ended() ? ClusterPhase.CLUSTER_PHASE_ENDED : cluster.status().getPhase();

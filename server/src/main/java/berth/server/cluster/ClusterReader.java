@@ -11,7 +11,7 @@ import berth.v1.WatchClusterResponse;
  */
 final class ClusterReader implements StreamFeed.Source<WatchClusterResponse> {
   private final Clusters clusters;
-  private final DetachedCluster cluster;
+  private final StoredCluster cluster;
   private final boolean once;
   private ClusterStatus told = ClusterStatus.getDefaultInstance();
   private boolean ended;
@@ -19,7 +19,7 @@ final class ClusterReader implements StreamFeed.Source<WatchClusterResponse> {
   /**
    * @param once whether the first answer is the last
    */
-  ClusterReader(Clusters clusters, DetachedCluster cluster, boolean once) {
+  ClusterReader(Clusters clusters, StoredCluster cluster, boolean once) {
     this.clusters = clusters;
     this.cluster = cluster;
     this.once = once;

@@ -117,7 +117,7 @@ public final class Clusters implements AutoCloseable {
 
   private record Found(List<Address> registries, long atNanos) {}
 
-  private record Supervised(DetachedCluster cluster, Supervision supervision) {}
+  private record Supervised(StoredCluster cluster, Supervision supervision) {}
 
   /**
    * A request on its way to a cluster.
@@ -125,7 +125,7 @@ public final class Clusters implements AutoCloseable {
    * @param cluster completes with it
    */
   private record Arrival(
-      String id, StartClusterRequest request, CompletableFuture<DetachedCluster> cluster) {
+      String id, StartClusterRequest request, CompletableFuture<StoredCluster> cluster) {
     boolean sameAs(StartClusterRequest other) {
       return request.getRequestId().equals(other.getRequestId());
     }
@@ -133,7 +133,7 @@ public final class Clusters implements AutoCloseable {
 
   /** What a cluster takes of what there is for all, from the first moment on. */
   private record Taken(String id, String name, String user) {
-    static Taken of(DetachedCluster cluster) {
+    static Taken of(StoredCluster cluster) {
       return new Taken(cluster.id(), cluster.name(), cluster.owner().getUser());
     }
 
@@ -212,14 +212,14 @@ public final class Clusters implements AutoCloseable {
    *
    * @throws BerthException as the proto says
    */
-  DetachedCluster start(StartClusterRequest request) {
+  StoredCluster start(StartClusterRequest request) {
     check(request);
     Arrival mine =
         new Arrival(
             "c-" + HexFormat.of().toHexDigits(random.nextLong(), 10),
             request,
             new CompletableFuture<>());
-    Optional<CompletableFuture<DetachedCluster>> first = admit(mine);
+    Optional<CompletableFuture<StoredCluster>> first = admit(mine);
     if (first.isPresent()) {
       return awaitFirst(first.get());
     }
@@ -239,7 +239,7 @@ public final class Clusters implements AutoCloseable {
     return added.cluster;
   }
 
-  private static DetachedCluster awaitFirst(CompletableFuture<DetachedCluster> first) {
+  private static StoredCluster awaitFirst(CompletableFuture<StoredCluster> first) {
     try {
       return first.join();
     } catch (CompletionException e) {
@@ -273,7 +273,7 @@ public final class Clusters implements AutoCloseable {
         throw invalid("the bundle " + bundle + " has no " + DESCRIPTION);
       }
       place.keepUnpacked(supervisor);
-      DetachedCluster submitted = submit(place, arrival.request, registries);
+      StoredCluster submitted = submit(place, arrival.request, registries);
       synchronized (this) {
         checkOpen();
         arriving.remove(arrival.id);
@@ -336,11 +336,11 @@ public final class Clusters implements AutoCloseable {
    * @return the cluster that it has become already, or is about to; then it is not counted again
    * @throws BerthException if there may be no such cluster now
    */
-  private synchronized Optional<CompletableFuture<DetachedCluster>> admit(Arrival mine) {
+  private synchronized Optional<CompletableFuture<StoredCluster>> admit(Arrival mine) {
     checkOpen();
     StartClusterRequest request = mine.request;
     if (!request.getRequestId().isEmpty()) {
-      Optional<CompletableFuture<DetachedCluster>> known =
+      Optional<CompletableFuture<StoredCluster>> known =
           all().stream()
               .filter(cluster -> cluster.requestId().equals(request.getRequestId()))
               .map(CompletableFuture::completedFuture)
@@ -396,7 +396,7 @@ public final class Clusters implements AutoCloseable {
   }
 
   // Waits for the disk: call without the lock.
-  private DetachedCluster submit(
+  private StoredCluster submit(
       ClusterFolder place, StartClusterRequest request, List<Address> registries) {
     ClusterStatus submitted =
         ClusterStatus.newBuilder()
@@ -408,10 +408,10 @@ public final class Clusters implements AutoCloseable {
             .build();
     SupervisorRecord supervisor = SupervisorRecord.none(registries);
     place.submit(submitted, request.getRequestId(), supervisor);
-    return new DetachedCluster(serverName(), place, submitted, request.getRequestId(), supervisor, timer);
+    return new StoredCluster(serverName(), place, submitted, request.getRequestId(), supervisor, timer);
   }
 
-  private Supervised add(DetachedCluster cluster) {
+  private Supervised add(StoredCluster cluster) {
     Supervised added =
         new Supervised(
             cluster,
@@ -444,7 +444,7 @@ public final class Clusters implements AutoCloseable {
    *
    * @throws BerthException NOT_FOUND if there is none
    */
-  synchronized DetachedCluster find(String id) {
+  synchronized StoredCluster find(String id) {
     Supervised supervised = clusters.get(id);
     if (supervised == null) {
       throw new BerthException(
@@ -454,7 +454,7 @@ public final class Clusters implements AutoCloseable {
     return supervised.cluster;
   }
 
-  private synchronized List<DetachedCluster> all() {
+  private synchronized List<StoredCluster> all() {
     return clusters.values().stream().map(Supervised::cluster).toList();
   }
 
@@ -463,7 +463,7 @@ public final class Clusters implements AutoCloseable {
    *
    * @throws BerthException NOT_FOUND if it has been forgotten
    */
-  ClusterStatus status(DetachedCluster cluster) {
+  ClusterStatus status(StoredCluster cluster) {
     ClusterStatus status = cluster.status();
     // Of one that was deleted meanwhile not all has been read.
     find(cluster.id());
@@ -490,7 +490,7 @@ public final class Clusters implements AutoCloseable {
    * @throws BerthException as the proto says
    */
   void cancel(CancelClusterRequest request) {
-    DetachedCluster cluster = find(request.getClusterId());
+    StoredCluster cluster = find(request.getClusterId());
     CancelClusterRequest.Builder noted =
         CancelClusterRequest.newBuilder().setClusterId(cluster.id()).setForce(request.getForce());
     if (request.hasBy()) {
@@ -527,14 +527,14 @@ public final class Clusters implements AutoCloseable {
 
   private void recover() {
     List<ClusterFolder> left = new ArrayList<>();
-    List<DetachedCluster> known = new ArrayList<>();
+    List<StoredCluster> known = new ArrayList<>();
     try {
       StateFolder.create(folder);
       try (DirectoryStream<Path> all = Files.newDirectoryStream(folder, "c-*")) {
         for (Path path : all) {
           ClusterFolder place = new ClusterFolder(path, files);
           try {
-            Optional<DetachedCluster> found = read(place);
+            Optional<StoredCluster> found = read(place);
             found.ifPresent(known::add);
             if (found.isEmpty() && place.isDamaged()) {
               log.error("{} is left as it is: nobody knows what was asked for", path);
@@ -550,13 +550,13 @@ public final class Clusters implements AutoCloseable {
       throw new BerthException(
           Reason.UNAVAILABLE, "cannot use the folder of clusters " + folder + ": " + e, e);
     }
-    known.sort(Comparator.comparing(DetachedCluster::submittedAt));
+    known.sort(Comparator.comparing(StoredCluster::submittedAt));
     known.forEach(this::add);
     threads.execute(() -> left.forEach(ClusterFolder::delete));
   }
 
   // Empty if it never became a cluster, or is none any more.
-  private Optional<DetachedCluster> read(ClusterFolder place) throws IOException {
+  private Optional<StoredCluster> read(ClusterFolder place) throws IOException {
     place.tidy();
     Optional<ClusterStatus> submitted = place.submitted();
     if (submitted.isEmpty()) {
@@ -565,7 +565,7 @@ public final class Clusters implements AutoCloseable {
     // Looked at now, while there may be a copy of one that is damaged.
     place.cancel();
     return Optional.of(
-        new DetachedCluster(
+        new StoredCluster(
             serverName(), place, submitted.get(), place.requestId(), place.supervisor(), timer));
   }
 
@@ -590,8 +590,8 @@ public final class Clusters implements AutoCloseable {
   }
 
   private void keepHouse() {
-    List<DetachedCluster> finished = new ArrayList<>();
-    for (DetachedCluster cluster : all()) {
+    List<StoredCluster> finished = new ArrayList<>();
+    for (StoredCluster cluster : all()) {
       try {
         cluster.folder().trimLog();
         if (cluster.over()) {
@@ -609,7 +609,7 @@ public final class Clusters implements AutoCloseable {
     }
   }
 
-  private void forget(DetachedCluster cluster) {
+  private void forget(StoredCluster cluster) {
     synchronized (this) {
       clusters.remove(cluster.id());
     }

@@ -28,7 +28,7 @@ final class Supervision {
   private static final Logger log = LoggerFactory.getLogger(Supervision.class);
   private static final int MOST_FAILURES = 20;
 
-  private final DetachedCluster cluster;
+  private final StoredCluster cluster;
   private final SupervisorSandbox sandbox;
   private final List<String> command;
   private final Supplier<List<Address>> registries;
@@ -51,7 +51,7 @@ final class Supervision {
    * @param registries those that are known now; may take a while
    */
   Supervision(
-      DetachedCluster cluster,
+      StoredCluster cluster,
       SupervisorSandbox sandbox,
       List<String> command,
       Supplier<List<Address>> registries,

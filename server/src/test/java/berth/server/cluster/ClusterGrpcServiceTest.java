@@ -457,7 +457,7 @@ class ClusterGrpcServiceTest {
                   throw new BerthException(Reason.NOT_FOUND, "no such bundle");
                 },
                 new Metrics())) {
-      List<CompletableFuture<DetachedCluster>> all =
+      List<CompletableFuture<StoredCluster>> all =
           IntStream.range(0, 60)
               .mapToObj(i -> named("n" + i).setBundle("b").build())
               .map(request -> CompletableFuture.supplyAsync(() -> clusters.start(request), callers))
@@ -486,9 +486,9 @@ class ClusterGrpcServiceTest {
     assertThat(state.resolve("clusters")).isEmptyDirectory();
   }
 
-  private static Reason refusal(CompletableFuture<DetachedCluster> start) {
+  private static Reason refusal(CompletableFuture<StoredCluster> start) {
     try {
-      return start.thenApply(DetachedCluster::id).handle((id, failure) -> reason(failure)).get();
+      return start.thenApply(StoredCluster::id).handle((id, failure) -> reason(failure)).get();
     } catch (InterruptedException | ExecutionException e) {
       throw new AssertionError(e);
     }

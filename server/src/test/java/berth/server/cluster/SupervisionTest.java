@@ -39,7 +39,7 @@ class SupervisionTest {
   private final AtomicLong nanos = new AtomicLong(Long.MAX_VALUE - 1);
   private final DurableFiles files = new DurableFiles(new Vitals());
   private ClusterFolder folder;
-  private DetachedCluster cluster;
+  private StoredCluster cluster;
 
   @BeforeEach
   void accept() {
@@ -47,7 +47,7 @@ class SupervisionTest {
     folder.create(OptionalInt.empty());
     ClusterStatus submitted = ClusterStatus.newBuilder().setName("line").build();
     folder.submit(submitted, "", SupervisorRecord.none(REGISTRIES));
-    cluster = new DetachedCluster("gpu01", folder, submitted, "", SupervisorRecord.none(REGISTRIES), timer);
+    cluster = new StoredCluster("gpu01", folder, submitted, "", SupervisorRecord.none(REGISTRIES), timer);
   }
 
   @AfterEach

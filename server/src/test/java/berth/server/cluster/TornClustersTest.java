@@ -150,7 +150,7 @@ class TornClustersTest {
       assertThat(other.getFormation()).isEqualTo(3);
       assertThat(other.getOwner().getUser()).isEqualTo("ada");
       assertThat(clusters.find("c-0000000002").requestId()).isEqualTo("request-of-whole");
-      DetachedCluster same = clusters.find("c-0000000001");
+      StoredCluster same = clusters.find("c-0000000001");
       assertThat(same.owner().getUser()).isEqualTo("ada");
       assertThat(same.folder().cancel().orElseThrow().getForce()).isTrue();
       assertThat(same.ended()).isFalse();
@@ -274,7 +274,7 @@ class TornClustersTest {
   private ClusterStatus shown() {
     try {
       ClusterStatus submitted = torn.submitted().orElseThrow();
-      return new DetachedCluster("gpu01", torn, submitted, "", SupervisorRecord.none(List.of()), null)
+      return new StoredCluster("gpu01", torn, submitted, "", SupervisorRecord.none(List.of()), null)
           .status();
     } catch (IOException e) {
       throw new AssertionError(e);

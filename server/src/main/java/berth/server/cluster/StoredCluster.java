@@ -25,8 +25,8 @@ import org.slf4j.LoggerFactory;
  * One cluster, as its folder says that it is. What its supervisor writes is not kept in memory: it
  * may be much, and is seldom asked for. Any thread may call.
  */
-final class DetachedCluster {
-  private static final Logger log = LoggerFactory.getLogger(DetachedCluster.class);
+final class StoredCluster {
+  private static final Logger log = LoggerFactory.getLogger(StoredCluster.class);
   private static final Duration USUAL_TIME_TO_LIVE = Duration.ofDays(7);
   private static final Duration LONGEST_TIME_TO_LIVE = Duration.ofDays(3650);
   private static final long LOOK_MILLIS = 200;
@@ -51,7 +51,7 @@ final class DetachedCluster {
    * @param submitted what was asked for
    * @param timer where to look for news while somebody listens
    */
-  DetachedCluster(
+  StoredCluster(
       String serverName,
       ClusterFolder folder,
       ClusterStatus submitted,
