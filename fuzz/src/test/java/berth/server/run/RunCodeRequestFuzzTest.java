@@ -163,7 +163,7 @@ class RunCodeRequestFuzzTest {
   void whatItBeginsWithIsPlanned() throws Exception {
     List<byte[]> seeds = seeds().toList();
     for (byte[] seed : seeds.subList(0, 4)) {
-      RunSpec spec = RunMessages.spec(here(RunCodeRequest.parseFrom(seed)));
+      RequestedRun spec = RunMessages.spec(here(RunCodeRequest.parseFrom(seed)));
       assertThat(launch(scratch(), spec)).isNotNull();
     }
   }
@@ -177,7 +177,7 @@ class RunCodeRequestFuzzTest {
     } catch (InvalidProtocolBufferException e) {
       return;
     }
-    Optional<RunSpec> accepted = Inputs.accepted(() -> RunMessages.spec(here(request)));
+    Optional<RequestedRun> accepted = Inputs.accepted(() -> RunMessages.spec(here(request)));
     if (accepted.isPresent()) {
       checkTimes(accepted.get());
       ShownText.check("name", accepted.get().name());
@@ -224,7 +224,7 @@ class RunCodeRequestFuzzTest {
   }
 
   /** Timers count nanoseconds. */
-  private static void checkTimes(RunSpec spec) {
+  private static void checkTimes(RequestedRun spec) {
     spec.waitAtMost().ifPresent(java.time.Duration::toNanos);
     spec.limits().time().ifPresent(java.time.Duration::toNanos);
     spec.limits().warning().ifPresent(warning -> warning.before().toNanos());
@@ -232,14 +232,14 @@ class RunCodeRequestFuzzTest {
     spec.limits().stopGrace().toNanos();
   }
 
-  private static Launch launch(Path scratch, RunSpec spec) throws IOException {
+  private static Launch launch(Path scratch, RequestedRun spec) throws IOException {
     Bundles bundles =
         new Bundles(
             scratch.resolve("bundles"),
             new Bundles.Limits(1 << 20, 1 << 20, 1 << 30),
             new StateDisk("gpu1", scratch, Optional.of(0L)),
             DISK);
-    if (spec.code() instanceof RunSpec.Code.Bundle) {
+    if (spec.code() instanceof RequestedRun.Code.Bundle) {
       try (Bundles.Upload upload = bundles.begin(DIGEST)) {
         upload.write(ByteBuffer.wrap(BUNDLE));
         upload.finish();
@@ -259,7 +259,7 @@ class RunCodeRequestFuzzTest {
     if (spec.user().isEmpty()) {
       folder.create();
       folder.createForProgram();
-      if (spec.code() instanceof RunSpec.Code.Bundle bundle) {
+      if (spec.code() instanceof RequestedRun.Code.Bundle bundle) {
         planner.bringBundle(folder, bundle);
       }
       planner.bringFiles(folder, spec);

@@ -128,7 +128,7 @@ class RunStoreFuzzTest {
       record.stop().ifPresent(stop -> assertThat(stop.message()).isNotNull());
       record.ended().ifPresent(ended -> assertThat(ended.message()).isNotNull());
       store.shown(stored.folder());
-      Optional<RunSpec> whole = Inputs.accepted(() -> store.whole(stored.folder()));
+      Optional<RequestedRun> whole = Inputs.accepted(() -> store.whole(stored.folder()));
       if (record.id().equals(GOOD)) {
         assertThat(stored.damaged()).isFalse();
         assertThat(whole.orElseThrow().name()).isEqualTo("digits");

@@ -58,7 +58,7 @@ final class GrantWait implements ReservationListener {
    *
    * @return gives the place up for the reason that it is given, unless the wait is over
    */
-  Consumer<BerthException> join(RunSpec spec) {
+  Consumer<BerthException> join(RequestedRun spec) {
     try {
       Runnable leave =
           context

@@ -2,8 +2,8 @@ package berth.server.run;
 
 import berth.host.lock.HeldGpu;
 import berth.server.reservation.Reservation.Owner;
-import berth.server.run.RunSpec.Network;
-import berth.server.run.RunSpec.User;
+import berth.server.run.RequestedRun.Network;
+import berth.server.run.RequestedRun.User;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;

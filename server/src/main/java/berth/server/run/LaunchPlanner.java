@@ -1,11 +1,11 @@
 package berth.server.run;
 
-import static berth.server.run.RunSpec.invalid;
+import static berth.server.run.RequestedRun.invalid;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.reservation.Reservation;
-import berth.server.run.RunSpec.Code;
+import berth.server.run.RequestedRun.Code;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
@@ -47,8 +47,8 @@ final class LaunchPlanner {
    *
    * @throws berth.rpc.BerthException if one may not be mounted, or cannot be looked at
    */
-  List<Launch.Bind> binds(List<RunSpec.Mount> asked) {
-    RunSpec.checkMounts(asked.size());
+  List<Launch.Bind> binds(List<RequestedRun.Mount> asked) {
+    RequestedRun.checkMounts(asked.size());
     return asked.stream()
         .map(
             mount ->
@@ -69,7 +69,7 @@ final class LaunchPlanner {
   Launch plan(
       String runId,
       RunFolder folder,
-      RunSpec spec,
+      RequestedRun spec,
       List<Launch.Bind> binds,
       Optional<Reservation> reservation) {
     spec.user().ifPresent(supervisors::refuse);
@@ -142,7 +142,7 @@ final class LaunchPlanner {
   }
 
   /** Puts what came with the request there too, in place of what the bundle has of that name. */
-  void bringFiles(RunFolder folder, RunSpec spec) {
+  void bringFiles(RunFolder folder, RequestedRun spec) {
     try {
       if (spec.code() instanceof Code.Source source) {
         WorkFiles.put(folder.work(), source.fileName(), source.content());
@@ -176,7 +176,7 @@ final class LaunchPlanner {
     }
   }
 
-  private static List<String> command(RunSpec spec, Optional<Service> service) {
+  private static List<String> command(RequestedRun spec, Optional<Service> service) {
     if (!(spec.code() instanceof Code.Source source)) {
       return spec.command();
     }
@@ -196,9 +196,9 @@ final class LaunchPlanner {
     List<String> words = new ArrayList<>(interpreter);
     // As a path, so that no name is taken for an option or looked for elsewhere.
     words.add(
-        RunSpec.WORK.equals(spec.workingDir())
+        RequestedRun.WORK.equals(spec.workingDir())
             ? "./" + source.fileName()
-            : RunSpec.WORK + "/" + source.fileName());
+            : RequestedRun.WORK + "/" + source.fileName());
     words.addAll(spec.command());
     return words;
   }

@@ -77,7 +77,7 @@ final class ProgramStart {
    *
    * @throws BerthException if it cannot be started, or was stopped
    */
-  Started start(RunSpec spec, Optional<RunHold> hold) throws InterruptedException {
+  Started start(RequestedRun spec, Optional<RunHold> hold) throws InterruptedException {
     ServerTrouble trouble = waiting.troubleOf(spec);
     while (true) {
       waiting.awaitRoom();
@@ -101,7 +101,7 @@ final class ProgramStart {
     return fetching;
   }
 
-  private Launch makeReady(RunSpec spec, Optional<RunHold> hold) throws InterruptedException {
+  private Launch makeReady(RequestedRun spec, Optional<RunHold> hold) throws InterruptedException {
     if (!output.isOpen() && record().phase().isAtLeast(Phase.LAUNCHING)) {
       output.open();
     }

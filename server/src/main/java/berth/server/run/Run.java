@@ -58,7 +58,7 @@ final class Run {
   private final RunContext context;
   // Without what only its start needs, which is on disk: many may wait, and runs are kept for long.
   // Empty for one that is over: it is read when asked for.
-  private volatile Optional<RunSpec> spec;
+  private volatile Optional<RequestedRun> spec;
   private final RunFolder folder;
   private final SavedRecord saved;
   private final boolean sameBoot;
@@ -101,7 +101,7 @@ final class Run {
     this.damaged = stored.damaged();
     this.acceptedNanos = acceptedNanos;
     String id = stored.record().id();
-    boolean detached = stored.spec().map(RunSpec::detached).orElse(true);
+    boolean detached = stored.spec().map(RequestedRun::detached).orElse(true);
     tasks = new RunTasks(context, id);
     caller =
         new CallerWatch(
@@ -121,7 +121,7 @@ final class Run {
   }
 
   /** A new run, which is on disk already. */
-  static Run accepted(RunContext context, RunFolder folder, RunRecord record, RunSpec spec) {
+  static Run accepted(RunContext context, RunFolder folder, RunRecord record, RequestedRun spec) {
     return new Run(
         context,
         new RunStore.Stored(folder, record, Optional.of(spec), true, false),
@@ -142,7 +142,7 @@ final class Run {
   }
 
   /** What was asked for, as far as lists show it. */
-  RunSpec spec() {
+  RequestedRun spec() {
     return spec.orElseGet(() -> context.store().shown(folder));
   }
 

@@ -23,14 +23,14 @@ record RunContent(RunContext context, String runId, RunFolder folder) {
    * Brings the code into the run's folder, and plans its launch. What takes long, such as a mount
    * that hangs or a large bundle, does so without the content in memory.
    */
-  Launch bring(RunSpec.Code code, Optional<Reservation> held) {
+  Launch bring(RequestedRun.Code code, Optional<Reservation> held) {
     try {
       folder.createForProgram();
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
     List<Launch.Bind> binds = binds();
-    if (code instanceof RunSpec.Code.Bundle bundle) {
+    if (code instanceof RequestedRun.Code.Bundle bundle) {
       context.planner().bringBundle(folder, bundle);
     }
     Launch launch =
@@ -45,10 +45,10 @@ record RunContent(RunContext context, String runId, RunFolder folder) {
   }
 
   private List<Launch.Bind> binds() {
-    return context.planner().binds(use(RunSpec::mounts));
+    return context.planner().binds(use(RequestedRun::mounts));
   }
 
-  private <T> T use(Function<RunSpec, T> user) {
+  private <T> T use(Function<RequestedRun, T> user) {
     Runnable giveBack = context.memory().take(context.store().contentBytes(folder));
     try {
       return user.apply(context.store().whole(folder));

@@ -1,6 +1,6 @@
 package berth.server.run;
 
-import static berth.server.run.RunSpec.invalid;
+import static berth.server.run.RequestedRun.invalid;
 
 import berth.rpc.Messages;
 import berth.rpc.PlainText;
@@ -9,7 +9,7 @@ import berth.server.reservation.ReservationMessages;
 import berth.server.run.RunRecord.Ended;
 import berth.server.run.RunRecord.Phase;
 import berth.server.run.RunRecord.Started;
-import berth.server.run.RunSpec.Code;
+import berth.server.run.RequestedRun.Code;
 import berth.v1.AttachRunRequest;
 import berth.v1.ExitReason;
 import berth.v1.OutputStream;
@@ -104,7 +104,7 @@ public final class RunMessages {
    *
    * @throws berth.rpc.BerthException INVALID if it breaks a rule
    */
-  static RunSpec spec(RunCodeRequest request) {
+  static RequestedRun spec(RunCodeRequest request) {
     PlainText.check("the name", request.getName(), LONGEST_TEXT);
     PlainText.check("the request id", request.getRequestId(), LONGEST_TEXT);
     PlainText.check("the service", request.getService(), LONGEST_TEXT);
@@ -114,7 +114,7 @@ public final class RunMessages {
     PlainText.check("the bundle", request.getBundle(), LONGEST_TEXT);
     owner(request.getOwner());
     String workingDir = request.getWorkingDir();
-    return new RunSpec(
+    return new RequestedRun(
         request.hasService()
             ? Optional.of(named("a service", request.getService()))
             : Optional.empty(),
@@ -127,8 +127,8 @@ public final class RunMessages {
             : Optional.empty(),
         request.getEnvMap(),
         workingDir.isEmpty()
-            ? RunSpec.WORK
-            : workingDir.startsWith("/") ? workingDir : RunSpec.WORK + "/" + workingDir,
+            ? RequestedRun.WORK
+            : workingDir.startsWith("/") ? workingDir : RequestedRun.WORK + "/" + workingDir,
         request.getOutputsList(),
         request.hasGpus()
             ? Optional.of(ReservationMessages.wish(request.getGpus()))
@@ -140,12 +140,12 @@ public final class RunMessages {
         ReservationMessages.waitAtMost(request.getWait()),
         limits(request.getLimits()),
         request.hasUser()
-            ? Optional.of(new RunSpec.User(request.getUser().getUid(), request.getUser().getGid()))
+            ? Optional.of(new RequestedRun.User(request.getUser().getUid(), request.getUser().getGid()))
             : Optional.empty(),
         switch (request.getNetwork()) {
-          case NETWORK_UNSPECIFIED, NETWORK_OWN -> RunSpec.Network.OWN;
-          case NETWORK_HOST -> RunSpec.Network.HOST;
-          case NETWORK_NONE -> RunSpec.Network.NONE;
+          case NETWORK_UNSPECIFIED, NETWORK_OWN -> RequestedRun.Network.OWN;
+          case NETWORK_HOST -> RequestedRun.Network.HOST;
+          case NETWORK_NONE -> RequestedRun.Network.NONE;
           case UNRECOGNIZED -> throw invalid("an unknown network is asked for");
         },
         mounts(request),
@@ -155,12 +155,12 @@ public final class RunMessages {
         request.getRequestId());
   }
 
-  static List<RunSpec.Mount> mounts(RunCodeRequest request) {
-    RunSpec.checkMounts(request.getMountsCount());
+  static List<RequestedRun.Mount> mounts(RunCodeRequest request) {
+    RequestedRun.checkMounts(request.getMountsCount());
     return request.getMountsList().stream()
         .map(
             mount ->
-                new RunSpec.Mount(
+                new RequestedRun.Mount(
                     mount.getSource(),
                     mount.getTarget().isEmpty() ? mount.getSource() : mount.getTarget(),
                     mount.getReadOnly()))
@@ -322,7 +322,7 @@ public final class RunMessages {
   }
 
   // What others may see: neither the code nor the values of variables, which may be secrets.
-  private static RunCodeRequest request(RunSpec spec) {
+  private static RunCodeRequest request(RequestedRun spec) {
     RunCodeRequest.Builder message =
         RunCodeRequest.newBuilder()
             .addAllCommand(spec.command())

@@ -1,6 +1,6 @@
 package berth.server.run;
 
-import static berth.server.run.RunSpec.invalid;
+import static berth.server.run.RequestedRun.invalid;
 
 import berth.v1.ListRunsRequest;
 import berth.v1.ListRunsResponse;

@@ -8,7 +8,7 @@ import berth.v1.RunCodeRequest;
  *
  * @param spec all of it, checked
  */
-record RunRequest(RunSpec spec, RunCodeRequest message, RunCodeRequest summary) {
+record RunRequest(RequestedRun spec, RunCodeRequest message, RunCodeRequest summary) {
   // Thousands of them are in memory, and are read at a start.
   private static final int LONGEST_SUMMARY = 256 << 10;
 
@@ -16,10 +16,10 @@ record RunRequest(RunSpec spec, RunCodeRequest message, RunCodeRequest summary) 
    * @throws berth.rpc.BerthException INVALID if it breaks a rule, or too much of it would stay
    */
   static RunRequest of(RunCodeRequest message) {
-    RunSpec spec = RunMessages.spec(message);
+    RequestedRun spec = RunMessages.spec(message);
     RunCodeRequest summary = RunMessages.summary(message);
     if (summary.getSerializedSize() > LONGEST_SUMMARY) {
-      throw RunSpec.invalid(
+      throw RequestedRun.invalid(
           "what lists show of the run has "
               + summary.getSerializedSize()
               + " bytes, "
@@ -29,7 +29,7 @@ record RunRequest(RunSpec spec, RunCodeRequest message, RunCodeRequest summary) 
     return new RunRequest(spec, message, summary);
   }
 
-  RunSpec shown() {
+  RequestedRun shown() {
     return RunMessages.spec(summary);
   }
 

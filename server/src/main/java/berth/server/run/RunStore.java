@@ -60,7 +60,7 @@ final class RunStore {
   record Stored(
       RunFolder folder,
       RunRecord record,
-      Optional<RunSpec> spec,
+      Optional<RequestedRun> spec,
       boolean sameBoot,
       boolean damaged) {}
 
@@ -135,7 +135,7 @@ final class RunStore {
    *
    * @throws BerthException CONFLICT if it is damaged or gone, UNAVAILABLE if it cannot be read now
    */
-  RunSpec whole(RunFolder run) {
+  RequestedRun whole(RunFolder run) {
     try {
       return RunMessages.spec(message(run.content()));
     } catch (IOException e) {
@@ -267,7 +267,7 @@ final class RunStore {
     if (record.isPresent() && record.get().phase() == Phase.CLEANED) {
       return Optional.of(new Stored(run, record.get(), Optional.empty(), sameBoot, false));
     }
-    Optional<RunSpec> spec = readRequest(run);
+    Optional<RequestedRun> spec = readRequest(run);
     if (spec.isEmpty()) {
       return Optional.empty();
     }
@@ -286,8 +286,8 @@ final class RunStore {
   }
 
   /** What lists show of a run that is over; hardly anything if that is damaged. */
-  RunSpec shown(RunFolder run) {
-    Optional<RunSpec> spec = Optional.empty();
+  RequestedRun shown(RunFolder run) {
+    Optional<RequestedRun> spec = Optional.empty();
     try {
       spec = readRequest(run);
     } catch (IOException e) {
@@ -298,7 +298,7 @@ final class RunStore {
   }
 
   // What lists show is in the content too, only longer.
-  private Optional<RunSpec> readRequest(RunFolder run) throws IOException {
+  private Optional<RequestedRun> readRequest(RunFolder run) throws IOException {
     try {
       return Optional.of(RunMessages.spec(message(run.request())));
     } catch (IOException | RuntimeException e) {
@@ -311,7 +311,7 @@ final class RunStore {
     }
   }
 
-  private Optional<RunSpec> readContent(RunFolder run) throws IOException {
+  private Optional<RequestedRun> readContent(RunFolder run) throws IOException {
     try {
       RunCodeRequest summary = RunMessages.summary(message(run.content()));
       setAside(run.request());

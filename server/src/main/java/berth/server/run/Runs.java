@@ -353,7 +353,7 @@ public final class Runs implements AutoCloseable {
     Runnable giveBack = context.memory().takeSoon(message.getSerializedSize());
     try {
       RunRequest request = RunRequest.of(message);
-      RunSpec spec = request.spec();
+      RequestedRun spec = request.spec();
       String id = "run-" + HexFormat.of().toHexDigits(random.nextLong(), 10);
       RunFolder folder = context.store().folderOf(id);
       context.runtime().check(context.planner().plan(id, folder, spec, binds, Optional.empty()));
@@ -627,7 +627,7 @@ public final class Runs implements AutoCloseable {
       for (Run run : all()) {
         if (run.cleaned().isDone()) {
           over.add(run);
-        } else if (run.spec().code() instanceof RunSpec.Code.Bundle bundle) {
+        } else if (run.spec().code() instanceof RequestedRun.Code.Bundle bundle) {
           needed.add(bundle.digest());
         }
       }

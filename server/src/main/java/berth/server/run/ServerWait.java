@@ -73,7 +73,7 @@ final class ServerWait {
     }
   }
 
-  ServerTrouble troubleOf(RunSpec spec) {
+  ServerTrouble troubleOf(RequestedRun spec) {
     // Without a queue there is no limit to the time in it.
     return new ServerTrouble(
         spec.needsReservation() ? spec.waitAtMost() : Optional.empty(),

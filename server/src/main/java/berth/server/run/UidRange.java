@@ -40,7 +40,7 @@ public record UidRange(int first, int last) {
    *
    * @throws BerthException DENIED
    */
-  void refuse(RunSpec.User user) {
+  void refuse(RequestedRun.User user) {
     if (contains(user.uid()) || contains(user.gid())) {
       throw new BerthException(
           Reason.DENIED,

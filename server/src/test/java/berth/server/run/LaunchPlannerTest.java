@@ -190,7 +190,7 @@ class LaunchPlannerTest {
 
   @Test
   void usersBesideThoseOfTheSupervisorsAreTaken() {
-    assertThat(plan(asUser(4999, 6000)).user()).contains(new RunSpec.User(4999, 6000));
+    assertThat(plan(asUser(4999, 6000)).user()).contains(new RequestedRun.User(4999, 6000));
   }
 
   private static RunCodeRequest.Builder asUser(int uid, int gid) {
@@ -222,7 +222,7 @@ class LaunchPlannerTest {
             .putFiles("train.py", ByteString.copyFromUtf8("new"))
             .putFiles("link", ByteString.copyFromUtf8("a file"))
             .putFiles("conf/tf.json", ByteString.copyFromUtf8("{}"));
-    planner.bringBundle(run, new RunSpec.Code.Bundle(Tars.sha256(tar)));
+    planner.bringBundle(run, new RequestedRun.Code.Bundle(Tars.sha256(tar)));
     planner.bringFiles(run, RunMessages.spec(request.build()));
     planner.handOver(plan(request));
 
@@ -249,7 +249,7 @@ class LaunchPlannerTest {
             () ->
                 planner.bringBundle(
                     new RunFolder(folder.resolve("run-a")),
-                    new RunSpec.Code.Bundle(Tars.sha256(tar))))
+                    new RequestedRun.Code.Bundle(Tars.sha256(tar))))
         .hasMessageContaining("is in the way of a folder");
 
     assertThat(work).doesNotExist();
@@ -293,7 +293,7 @@ class LaunchPlannerTest {
   }
 
   private Launch plan(RunCodeRequest.Builder request) {
-    RunSpec spec = RunMessages.spec(request.build());
+    RequestedRun spec = RunMessages.spec(request.build());
     return planner.plan(
         "run-a",
         new RunFolder(folder.resolve("run-a")),

@@ -97,10 +97,10 @@ class RunStoreTest {
 
   @Test
   void onlyWhatListsShowIsLoaded() {
-    RunSpec waiting = byId(store.load()).get(QUEUED).spec().orElseThrow();
+    RequestedRun waiting = byId(store.load()).get(QUEUED).spec().orElseThrow();
 
     assertThat(waiting.env()).isEmpty();
-    assertThat(((RunSpec.Code.Source) waiting.code()).content()).isEmpty();
+    assertThat(((RequestedRun.Code.Source) waiting.code()).content()).isEmpty();
     assertThat(waiting.files().get("data")).isEmpty();
     assertThat(waiting.command().get(0)).hasSize(1003).endsWith("...");
     assertThat(waiting.name()).isEqualTo(QUEUED);

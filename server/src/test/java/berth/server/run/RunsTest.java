@@ -166,8 +166,8 @@ class RunsTest {
     assertNoContent(runs.find(run.id()).spec());
   }
 
-  private static void assertNoContent(RunSpec spec) {
-    assertThat(((RunSpec.Code.Source) spec.code()).content()).isEmpty();
+  private static void assertNoContent(RequestedRun spec) {
+    assertThat(((RequestedRun.Code.Source) spec.code()).content()).isEmpty();
     assertThat(spec.files()).containsOnlyKeys("file");
     assertThat(spec.files().get("file")).isEmpty();
   }

@@ -6,7 +6,7 @@ import berth.server.reservation.Reservation.Owner;
 import berth.server.run.Launch;
 import berth.server.run.Limits;
 import berth.server.run.RunFolder;
-import berth.server.run.RunSpec.Network;
+import berth.server.run.RequestedRun.Network;
 import berth.server.run.RunEngine;
 import com.code_intelligence.jazzer.junit.FuzzTest;
 import com.github.dockerjava.core.DefaultDockerClientConfig;

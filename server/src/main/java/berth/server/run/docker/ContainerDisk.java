@@ -1,6 +1,6 @@
 package berth.server.run.docker;
 
-import berth.server.run.RunSpec;
+import berth.server.run.RequestedRun;
 import berth.server.run.RunEngine.DiskShare;
 import berth.server.run.UnlinkedFiles;
 import com.github.dockerjava.api.command.InspectContainerResponse;
@@ -58,7 +58,7 @@ final class ContainerDisk {
     if (!measured && containers.processOf(runId).equals(process)) {
       warnOfUnmeasured(container.getDriver());
     }
-    ofHost.remove(RunSpec.WORK + "/");
+    ofHost.remove(RequestedRun.WORK + "/");
     return new DiskShare(
         List.copyOf(folders),
         UnlinkedFiles.bytes(

@@ -5,7 +5,7 @@ import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.run.GpuVariables;
 import berth.server.run.Launch;
-import berth.server.run.RunSpec;
+import berth.server.run.RequestedRun;
 import com.github.dockerjava.api.command.CreateContainerCmd;
 import com.github.dockerjava.api.command.InspectImageResponse;
 import com.github.dockerjava.api.model.Capability;
@@ -47,7 +47,7 @@ record Recipe(String serverName, String state, Launcher launcher, GpuAccess gpuA
     List<String> entrypoint = new ArrayList<>(launcher.entrypoint());
     entrypoint.addAll(words(launch, image));
     Map<String, String> env = new LinkedHashMap<>(launch.env());
-    env.put(RunSpec.WORK_VARIABLE, RunSpec.WORK);
+    env.put(RequestedRun.WORK_VARIABLE, RequestedRun.WORK);
     env.putAll(GpuVariables.inContainer(launch.gpus()));
     HostConfig host = hostConfig(launch, sources);
     if (!launch.gpus().isEmpty()) {
@@ -69,7 +69,7 @@ record Recipe(String serverName, String state, Launcher launcher, GpuAccess gpuA
         .withAttachStderr(false)
         .withHostConfig(host);
     // The host's network brings the host's name.
-    if (launch.network() != RunSpec.Network.HOST) {
+    if (launch.network() != RequestedRun.Network.HOST) {
       creation.withHostName(launch.runId());
     }
     launch.user().ifPresent(user -> creation.withUser(user.uid() + ":" + user.gid()));
@@ -81,7 +81,7 @@ record Recipe(String serverName, String state, Launcher launcher, GpuAccess gpuA
     // A pipe can be written to on a mount that is read-only, but not replaced by something else.
     mounts.add(mount(launch.folder().io(), Launcher.IO, true));
     mounts.add(mount(launch.folder().mark(), Launcher.MARK, false));
-    mounts.add(mount(launch.folder().work(), RunSpec.WORK, false));
+    mounts.add(mount(launch.folder().work(), RequestedRun.WORK, false));
     launcher.busybox().ifPresent(path -> mounts.add(mount(path, Launcher.BUSYBOX, true)));
     for (int i = 0; i < sources.size(); i++) {
       Launch.Bind bind = launch.binds().get(i);

@@ -5,7 +5,7 @@ import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.run.Launch;
 import berth.server.run.RunFolder;
-import berth.server.run.RunSpec;
+import berth.server.run.RequestedRun;
 import berth.server.run.RunEngine;
 import berth.server.run.UnlinkedFiles;
 import java.io.IOException;
@@ -117,7 +117,7 @@ public final class ProcessRuntime implements RunEngine {
       throw invalid("another user is asked for, but only as root can this server change it");
     }
     checkUser(launch.user());
-    if (launch.network() == RunSpec.Network.NONE) {
+    if (launch.network() == RequestedRun.Network.NONE) {
       throw invalid(
           "no network is asked for, but this server runs plain processes, which have one");
     }
@@ -132,7 +132,7 @@ public final class ProcessRuntime implements RunEngine {
     }
   }
 
-  private void checkUser(Optional<RunSpec.User> asked) {
+  private void checkUser(Optional<RequestedRun.User> asked) {
     if (!root || allowRoot) {
       return;
     }
@@ -141,7 +141,7 @@ public final class ProcessRuntime implements RunEngine {
           "no user asked, and programs must not run as root here: name one with --user UID:GID; the"
               + " administrator can allow root with --allow-root");
     }
-    RunSpec.User user = asked.get();
+    RequestedRun.User user = asked.get();
     String words = "user " + user.uid() + ":" + user.gid() + " asked, but ";
     if (user.uid() == 0 || user.gid() == 0) {
       throw denied(

@@ -3,7 +3,7 @@ package berth.server.run.process;
 import berth.host.lock.KernelFiles;
 import berth.server.run.GpuVariables;
 import berth.server.run.Launch;
-import berth.server.run.RunSpec;
+import berth.server.run.RequestedRun;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -160,7 +160,7 @@ final class ProgramCommand {
     Map<String, String> variables = new LinkedHashMap<>();
     variables.put("PATH", System.getenv().getOrDefault("PATH", HostTools.PATH));
     variables.putAll(launch.env());
-    variables.put(RunSpec.WORK_VARIABLE, work().toString());
+    variables.put(RequestedRun.WORK_VARIABLE, work().toString());
     variables.putAll(GpuVariables.onHost(launch.gpus()));
     return variables;
   }
@@ -171,11 +171,11 @@ final class ProgramCommand {
 
   // There is no /work but the run's own.
   private String onHost(String path) {
-    if (path.equals(RunSpec.WORK)) {
+    if (path.equals(RequestedRun.WORK)) {
       return work().toString();
     }
-    return path.startsWith(RunSpec.WORK + "/")
-        ? work() + path.substring(RunSpec.WORK.length())
+    return path.startsWith(RequestedRun.WORK + "/")
+        ? work() + path.substring(RequestedRun.WORK.length())
         : path;
   }
 

@@ -3,7 +3,7 @@ package berth.server.run.docker;
 import berth.server.reservation.Reservation.Owner;
 import berth.server.run.Launch;
 import berth.server.run.Limits;
-import berth.server.run.RunSpec;
+import berth.server.run.RequestedRun;
 import berth.server.run.Runs;
 import berth.server.run.RunEngine;
 import java.nio.file.Path;
@@ -41,7 +41,7 @@ final class Launches {
         Map.of(),
         "/work",
         Optional.empty(),
-        RunSpec.Network.OWN,
+        RequestedRun.Network.OWN,
         List.of(),
         UNLIMITED,
         Map.of(),

@@ -8,7 +8,7 @@ import berth.rpc.BerthException;
 import berth.server.reservation.Reservation.Owner;
 import berth.server.run.Launch;
 import berth.server.run.RunFolder;
-import berth.server.run.RunSpec;
+import berth.server.run.RequestedRun;
 import berth.server.run.Runs;
 import java.io.IOException;
 import java.io.RandomAccessFile;
@@ -149,7 +149,7 @@ class SwappedFolderTest {
         Map.of(),
         "/work",
         Optional.empty(),
-        RunSpec.Network.NONE,
+        RequestedRun.Network.NONE,
         List.of(new Launch.Bind(asked, "/m", false)),
         Launches.UNLIMITED,
         Map.of(),

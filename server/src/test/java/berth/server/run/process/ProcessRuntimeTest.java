@@ -14,7 +14,7 @@ import berth.server.reservation.Reservation.Owner;
 import berth.server.run.Launch;
 import berth.server.run.Limits;
 import berth.server.run.RunFolder;
-import berth.server.run.RunSpec;
+import berth.server.run.RequestedRun;
 import berth.server.run.RunEngine;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -246,10 +246,10 @@ class ProcessRuntimeTest {
   }
 
   private Launch launch(int uid, int gid) {
-    return launch(Optional.of(new RunSpec.User(uid, gid)));
+    return launch(Optional.of(new RequestedRun.User(uid, gid)));
   }
 
-  private Launch launch(Optional<RunSpec.User> user) {
+  private Launch launch(Optional<RequestedRun.User> user) {
     return new Launch(
         id,
         run,
@@ -258,9 +258,9 @@ class ProcessRuntimeTest {
         Optional.empty(),
         List.of("sh", "-c", "while :; do : >begun; sleep 0.02; done"),
         Map.of(),
-        RunSpec.WORK,
+        RequestedRun.WORK,
         user,
-        RunSpec.Network.HOST,
+        RequestedRun.Network.HOST,
         List.of(),
         new Limits(
             Optional.empty(),

@@ -26,7 +26,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** What is refused before anything happens. */
-class RunSpecTest {
+class RequestedRunTest {
   @ParameterizedTest
   @ValueSource(
       strings = {
@@ -194,7 +194,7 @@ class RunSpecTest {
 
   @Test
   void asMuchAsIsAllowedMayBePutBesideTheCode() {
-    RunSpec spec =
+    RequestedRun spec =
         spec(
             request -> {
               IntStream.range(0, 63).forEach(i -> request.putFiles("conf/.f " + i, SMALL));
@@ -206,7 +206,7 @@ class RunSpecTest {
 
   @Test
   void aSignalMayBeWrittenWithOrWithoutItsPrefix() {
-    RunSpec spec =
+    RequestedRun spec =
         spec(
             request ->
                 request.setLimits(
@@ -222,9 +222,9 @@ class RunSpecTest {
   @Test
   void idleGpusMayBeThoseOfTheRunOrOfItsReservation() throws Exception {
     Limits limits = Limits.newBuilder().setIdle(idle(100, 1)).build();
-    RunSpec own =
+    RequestedRun own =
         spec(request -> request.setGpus(GpuRequest.newBuilder().setCount(1)).setLimits(limits));
-    RunSpec reserved = spec(request -> request.setReservationId("r-1").setLimits(limits));
+    RequestedRun reserved = spec(request -> request.setReservationId("r-1").setLimits(limits));
 
     assertThat(own.limits().idle())
         .contains(new berth.server.run.Limits.Idle(100, java.time.Duration.ofSeconds(1)));
@@ -276,7 +276,7 @@ class RunSpecTest {
     return IdleLimit.newBuilder().setBelowPercent(percent).setTime(seconds(seconds)).build();
   }
 
-  private static RunSpec spec(Consumer<RunCodeRequest.Builder> change) {
+  private static RequestedRun spec(Consumer<RunCodeRequest.Builder> change) {
     RunCodeRequest.Builder request = RunCodeRequest.newBuilder().setImage("busybox:1");
     change.accept(request);
     return RunMessages.spec(request.build());

@@ -30,7 +30,7 @@ import java.util.stream.LongStream;
  * @param waitAtMost zero: not at all; empty: for ever
  * @param requestId the same for a retry; empty for none
  */
-public record RunSpec(
+public record RequestedRun(
     Optional<String> service,
     Optional<String> image,
     Code code,
@@ -163,7 +163,7 @@ public record RunSpec(
     }
   }
 
-  public RunSpec {
+  public RequestedRun {
     files = Map.copyOf(files);
     command = List.copyOf(command);
     entrypoint = entrypoint.map(List::copyOf);
@@ -185,7 +185,7 @@ public record RunSpec(
     image.ifPresent(given -> checkLength("the image", given, LONGEST_IMAGE));
     checkFiles(files, code);
     checkWords(command);
-    entrypoint.ifPresent(RunSpec::checkWords);
+    entrypoint.ifPresent(RequestedRun::checkWords);
     checkAbsolute("working folder", workingDir);
     // There an engine could be made to begin in a folder of the host that it has open.
     if (KERNELS.stream().anyMatch(Path.of(workingDir).normalize()::startsWith)) {
