@@ -70,7 +70,7 @@ final class ReservationMetrics {
             "Reservations that are over, by what ended them. expired: nobody renewed the lease."
                 + " keeper_killed: the locks are lost.",
             "reason");
-    for (Ending why : Ending.values()) {
+    for (EndReason why : EndReason.values()) {
       ended.with(why.label());
     }
     metrics.gauges(GAUGES, look);
@@ -81,7 +81,7 @@ final class ReservationMetrics {
     wait.observeNanos(waitedNanos);
   }
 
-  void ended(Ending why) {
+  void ended(EndReason why) {
     ended.with(why.label()).increment();
   }
 

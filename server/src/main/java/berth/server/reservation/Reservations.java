@@ -282,7 +282,7 @@ public final class Reservations implements AutoCloseable {
           Reason.CONFLICT,
           id + " is used by " + String.join(", ", runs) + "; it is free when that has ended");
     }
-    end(reservation, Ending.RELEASED);
+    end(reservation, EndReason.RELEASED);
   }
 
   /**
@@ -324,7 +324,7 @@ public final class Reservations implements AutoCloseable {
       reservation = held.get(id);
     }
     if (reservation != null) {
-      reservation.unhold(runId, () -> ended(reservation, Ending.RUN_ENDED));
+      reservation.unhold(runId, () -> ended(reservation, EndReason.RUN_ENDED));
     }
   }
 
@@ -389,7 +389,7 @@ public final class Reservations implements AutoCloseable {
     }
     for (HeldReservation reservation : all()) {
       if (reservation.keeper().isEmpty() && reservation.reservation().runIds().isEmpty()) {
-        end(reservation, Ending.SERVER_STOPPED);
+        end(reservation, EndReason.SERVER_STOPPED);
       }
       reservation.stopWatching();
     }
@@ -563,7 +563,7 @@ public final class Reservations implements AutoCloseable {
                         () ->
                             reservation.watchedBy(
                                 ProcessWatch.start(
-                                    process, () -> endSurely(reservation, Ending.PROCESS_ENDED)))));
+                                    process, () -> endSurely(reservation, EndReason.PROCESS_ENDED)))));
   }
 
   private void watch(HeldReservation reservation, Keeper keeper) {
@@ -592,9 +592,9 @@ public final class Reservations implements AutoCloseable {
       endUnlessClosed(
           reservation,
           tooEarly
-              ? Ending.KEEPER_KILLED
+              ? EndReason.KEEPER_KILLED
               // One for a time ends as soon as its lease, and is heard of in either order.
-              : kept.process().isPresent() ? Ending.PROCESS_ENDED : Ending.EXPIRED);
+              : kept.process().isPresent() ? EndReason.PROCESS_ENDED : EndReason.EXPIRED);
     }
   }
 
@@ -628,7 +628,7 @@ public final class Reservations implements AutoCloseable {
         .expires()
         .map(expiry -> nanoClock.getAsLong() - expiry.nanos() >= 0)
         .orElse(false)) {
-      endUnlessClosed(reservation, Ending.EXPIRED);
+      endUnlessClosed(reservation, EndReason.EXPIRED);
     }
   }
 
@@ -636,18 +636,18 @@ public final class Reservations implements AutoCloseable {
     return closed;
   }
 
-  private void endUnlessClosed(HeldReservation reservation, Ending why) {
+  private void endUnlessClosed(HeldReservation reservation, EndReason why) {
     if (!isClosed()) {
       end(reservation, why);
     }
   }
 
   // For those to whom nobody listens if it fails.
-  private void endSurely(HeldReservation reservation, Ending why) {
+  private void endSurely(HeldReservation reservation, EndReason why) {
     protocol.retries().now(() -> endUnlessClosed(reservation, why));
   }
 
-  private void end(HeldReservation reservation, Ending why) {
+  private void end(HeldReservation reservation, EndReason why) {
     reservation.finish(
         () -> {
           // First, for those who look as soon as they are told of the end.
@@ -660,7 +660,7 @@ public final class Reservations implements AutoCloseable {
         });
   }
 
-  private void ended(HeldReservation reservation, Ending why) {
+  private void ended(HeldReservation reservation, EndReason why) {
     String id = reservation.reservation().id();
     synchronized (this) {
       held.remove(id);
@@ -704,7 +704,7 @@ public final class Reservations implements AutoCloseable {
     if (reservation != null
         && request.lifetime() instanceof Lifetime.OfStream
         && reservation.isCaller(caller)) {
-      endSurely(reservation, Ending.CALLER_GONE);
+      endSurely(reservation, EndReason.CALLER_GONE);
     }
   }
 

@@ -3,7 +3,7 @@ package berth.server.reservation;
 import java.util.Locale;
 
 /** Why a reservation is over. */
-enum Ending {
+enum EndReason {
   RELEASED("released"),
   EXPIRED("its lease is over"),
   PROCESS_ENDED("its process has ended"),
@@ -14,7 +14,7 @@ enum Ending {
 
   private final String sentence;
 
-  Ending(String sentence) {
+  EndReason(String sentence) {
     this.sentence = sentence;
   }
 
