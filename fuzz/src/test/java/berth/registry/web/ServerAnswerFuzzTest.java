@@ -184,7 +184,7 @@ class ServerAnswerFuzzTest {
   private static void checkOverview(WatchOverviewResponse news) {
     ServerView view = KNOWN.with(news);
     check(ServerJson.server(view));
-    check(Json.object(json -> ServerJson.putSample(json, view)));
+    check(PageJson.object(json -> ServerJson.putSample(json, view)));
     assertThat(ServerJson.looksTheSame(view, KNOWN.with(news))).isTrue();
   }
 

@@ -410,7 +410,7 @@ final class FleetBroadcast implements AutoCloseable {
     sampled.forEach(entry -> entry.sampled = false);
     return EventStream.event(
         "samples",
-        Json.object(
+        PageJson.object(
             json ->
                 json.put("t", clock.millis())
                     .putObject(

@@ -123,7 +123,7 @@ public final class RegistryPage implements AutoCloseable {
   private byte[] hello(EventStream viewer) {
     return EventStream.event(
         "hello",
-        Json.object(
+        PageJson.object(
             json ->
                 json.put("registry", registryName)
                     .put("version", Version.current())

@@ -87,7 +87,7 @@ final class RunOutput implements ServerClient.Stream<RunEvent> {
           reader.send(
               EventStream.event(
                   "truncated",
-                  Json.object(
+                  PageJson.object(
                       json ->
                           json.put("stream", name(event.getTruncated().getStream()))
                               .put("kept", event.getTruncated().getKeptBytes()))));
@@ -112,7 +112,7 @@ final class RunOutput implements ServerClient.Stream<RunEvent> {
         EventStream.event(
             "output",
             Long.toString(next),
-            Json.object(
+            PageJson.object(
                 json ->
                     json.put("stream", name(output.getStream()))
                         .put("offset", output.getOffset())
@@ -120,12 +120,12 @@ final class RunOutput implements ServerClient.Stream<RunEvent> {
   }
 
   private static String exited(RunExited exited) {
-    return Json.object(
+    return PageJson.object(
         json ->
             json.put("exitCode", exited.getExitCode())
-                .put("reason", Json.word(exited.getReason(), "EXIT_REASON_"))
+                .put("reason", PageJson.word(exited.getReason(), "EXIT_REASON_"))
                 .put("why", exited.getMessage())
-                .put("seconds", Json.seconds(exited.getWallTime())));
+                .put("seconds", PageJson.seconds(exited.getWallTime())));
   }
 
   @Override
@@ -145,7 +145,7 @@ final class RunOutput implements ServerClient.Stream<RunEvent> {
     reader.send(
         EventStream.event(
             "failed",
-            Json.object(json -> json.put("error", why.getMessage()).put("again", again))));
+            PageJson.object(json -> json.put("error", why.getMessage()).put("again", again))));
     reader.end();
   }
 

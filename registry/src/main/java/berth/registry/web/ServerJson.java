@@ -46,7 +46,7 @@ final class ServerJson {
 
   /** All of a server but what changes with every sample. */
   static String server(ServerView view) {
-    return Json.object(
+    return PageJson.object(
         json -> {
           ServerInfo info = view.server().getInfo();
           ServerStatus status = view.server().getStatus();
@@ -114,7 +114,7 @@ final class ServerJson {
    * The newest sample: an array of utilisation, memory, temperature and power for each GPU that
    * {@link #server} has, in the same order.
    */
-  static void putSample(Json json, ServerView view) throws IOException {
+  static void putSample(PageJson json, ServerView view) throws IOException {
     Map<String, Gpu> seen = seen(view);
     json.putArray(
         view.name(),
@@ -195,7 +195,7 @@ final class ServerJson {
     return seen;
   }
 
-  private static void addGpus(Json array, ServerView view) throws IOException {
+  private static void addGpus(PageJson array, ServerView view) throws IOException {
     Map<String, Gpu> seen = seen(view);
     Map<Integer, GpuStatus> statuses = new HashMap<>();
     view.server()
@@ -238,14 +238,14 @@ final class ServerJson {
     if (held && told != GpuState.GPU_STATE_UNHEALTHY) {
       return "reserved";
     }
-    String word = Json.word(told, "GPU_STATE_");
+    String word = PageJson.word(told, "GPU_STATE_");
     return word.isEmpty() ? "unhealthy" : word;
   }
 
   private static String health(Gpu gpu, GpuStatus status) {
     GpuHealth health = gpu.getHealth();
     if (health.getState() != GpuHealthState.GPU_HEALTH_STATE_UNSPECIFIED) {
-      return Json.word(health.getState(), "GPU_HEALTH_STATE_");
+      return PageJson.word(health.getState(), "GPU_HEALTH_STATE_");
     }
     return status.getState() == GpuState.GPU_STATE_UNHEALTHY ? "sick" : "healthy";
   }
@@ -254,7 +254,7 @@ final class ServerJson {
     return gpu.hasHealth() ? gpu.getHealth().getReason() : status.getReason();
   }
 
-  private static void putHolder(Json json, Reservation holder) throws IOException {
+  private static void putHolder(PageJson json, Reservation holder) throws IOException {
     if (holder == null) {
       json.putNull("holder");
       return;
@@ -273,7 +273,7 @@ final class ServerJson {
                 .put("heldBack", holder.getHeldBack()));
   }
 
-  private static void addStrangers(Json array, ServerView view, Gpu gpu) throws IOException {
+  private static void addStrangers(PageJson array, ServerView view, Gpu gpu) throws IOException {
     Set<Integer> pids = new HashSet<>();
     for (UnreservedUse use : view.reservations().getUnreservedUseList()) {
       if (use.getUuid().equals(gpu.getUuid())) {
@@ -303,14 +303,14 @@ final class ServerJson {
     return "";
   }
 
-  private static void putRun(Json json, Run run) throws IOException {
+  private static void putRun(PageJson json, Run run) throws IOException {
     RunCodeRequest request = run.getRequest();
     Matcher cluster = OF_CLUSTER.matcher(request.getName());
     json.put("id", run.getRunId())
         .put("name", request.getName())
         .put("user", request.getOwner().getUser())
         .put("host", request.getOwner().getHost())
-        .put("state", Json.word(run.getState(), "RUN_STATE_"))
+        .put("state", PageJson.word(run.getState(), "RUN_STATE_"))
         .put("ahead", run.getAhead())
         .put("waitingBecause", run.getWaitingBecause())
         .putNumbers(
@@ -323,7 +323,7 @@ final class ServerJson {
         .put("started", run.hasStarted(), run.getStarted().getStartedAt())
         .put("ended", run.hasExited(), run.getExited().getEndedAt())
         .put("exitCode", run.hasExited() && run.hasStarted(), run.getExited().getExitCode())
-        .put("reason", Json.word(run.getExited().getReason(), "EXIT_REASON_"))
+        .put("reason", PageJson.word(run.getExited().getReason(), "EXIT_REASON_"))
         .put("why", run.getExited().getMessage())
         .put("outputBytes", run.getOutputBytes())
         .put("cluster", cluster.matches() ? cluster.group(1) : "");
@@ -346,10 +346,10 @@ final class ServerJson {
 
   /** All of a cluster. */
   static String cluster(ClusterStatus cluster) {
-    return Json.object(json -> putCluster(json, cluster, Integer.MAX_VALUE));
+    return PageJson.object(json -> putCluster(json, cluster, Integer.MAX_VALUE));
   }
 
-  private static void putCluster(Json json, ClusterStatus cluster, int mostNotes)
+  private static void putCluster(PageJson json, ClusterStatus cluster, int mostNotes)
       throws IOException {
     boolean decided = cluster.getOutcome() != ClusterOutcome.CLUSTER_OUTCOME_UNSPECIFIED;
     boolean begun = cluster.getPhase() != ClusterPhase.CLUSTER_PHASE_UNSPECIFIED;
@@ -359,9 +359,9 @@ final class ServerJson {
         .put("server", cluster.getServer())
         .put("user", cluster.getOwner().getUser())
         .put("host", cluster.getOwner().getHost())
-        .put("phase", begun ? Json.word(cluster.getPhase(), "CLUSTER_PHASE_") : "new")
+        .put("phase", begun ? PageJson.word(cluster.getPhase(), "CLUSTER_PHASE_") : "new")
         .put("waitingFor", cluster.getWaitingFor())
-        .put("outcome", Json.word(cluster.getOutcome(), "CLUSTER_OUTCOME_"))
+        .put("outcome", PageJson.word(cluster.getOutcome(), "CLUSTER_OUTCOME_"))
         .put("why", cluster.getWhy())
         .put("exitCode", decided, cluster.getExitCode())
         .put("submitted", true, cluster.getSubmittedAt())
@@ -388,7 +388,7 @@ final class ServerJson {
             });
   }
 
-  private static void putTask(Json json, TaskStatus task) throws IOException {
+  private static void putTask(PageJson json, TaskStatus task) throws IOException {
     json.put("name", task.getType() + ":" + task.getIndex())
         .put("gpuCount", task.getGpuCount())
         .put("restarts", task.getRestarts())
@@ -401,7 +401,7 @@ final class ServerJson {
             });
   }
 
-  private static void putAttempt(Json json, TaskAttempt attempt) throws IOException {
+  private static void putAttempt(PageJson json, TaskAttempt attempt) throws IOException {
     json.put("number", attempt.getNumber())
         .put("server", attempt.getServer())
         .put("run", attempt.getRunId())
@@ -409,10 +409,10 @@ final class ServerJson {
         .put("address", attempt.getAddress())
         .put("started", attempt.hasStartedAt(), attempt.getStartedAt())
         .put("ended", attempt.hasEndedAt(), attempt.getEndedAt())
-        .put("end", Json.word(attempt.getEnd(), "TASK_END_"))
+        .put("end", PageJson.word(attempt.getEnd(), "TASK_END_"))
         .put("exitCode", attempt.hasExitCode(), attempt.getExitCode())
         .put("why", attempt.getWhy())
-        .put("seconds", Json.seconds(attempt.getWallTime()));
+        .put("seconds", PageJson.seconds(attempt.getWallTime()));
   }
 
   /**
@@ -421,13 +421,13 @@ final class ServerJson {
    * @param now when they were asked for, by the clock of this machine: the server's may differ
    */
   static String history(GetGpuHistoryResponse history, long now) {
-    return Json.object(
+    return PageJson.object(
         json ->
-            json.put("stepSeconds", Json.seconds(history.getStep()))
+            json.put("stepSeconds", PageJson.seconds(history.getStep()))
                 .put(
                     "end",
                     history.hasAge(),
-                    now - Math.round(Json.seconds(history.getAge()) * 1000))
+                    now - Math.round(PageJson.seconds(history.getAge()) * 1000))
                 .putArray(
                     "gpus",
                     array -> {
@@ -444,7 +444,7 @@ final class ServerJson {
                     }));
   }
 
-  private static void putKnown(Json json, String name, List<Integer> values) throws IOException {
+  private static void putKnown(PageJson json, String name, List<Integer> values) throws IOException {
     json.putArray(
         name,
         array -> {

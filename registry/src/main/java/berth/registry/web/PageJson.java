@@ -9,15 +9,15 @@ import java.io.StringWriter;
 import java.io.UncheckedIOException;
 
 /** Writes JSON for the page: times in milliseconds since 1970, null for what nobody knows. */
-final class Json {
+final class PageJson {
   /** Writes something. */
   interface Content {
-    void write(Json json) throws IOException;
+    void write(PageJson json) throws IOException;
   }
 
   private final JsonWriter writer;
 
-  private Json(JsonWriter writer) {
+  private PageJson(JsonWriter writer) {
     this.writer = writer;
   }
 
@@ -27,7 +27,7 @@ final class Json {
     JsonWriter writer = new JsonWriter(text);
     try {
       writer.beginObject();
-      content.write(new Json(writer));
+      content.write(new PageJson(writer));
       writer.endObject();
       writer.close();
     } catch (IOException e) {
@@ -37,62 +37,62 @@ final class Json {
   }
 
   /** A text of one line, cleaned of what cannot be seen: servers may be anybody's. */
-  Json put(String name, String value) throws IOException {
+  PageJson put(String name, String value) throws IOException {
     writer.name(name).value(value == null ? null : PlainText.clean(value));
     return this;
   }
 
   /** What a program has printed, as it is. */
-  Json putOutput(String name, String value) throws IOException {
+  PageJson putOutput(String name, String value) throws IOException {
     writer.name(name).value(value);
     return this;
   }
 
-  Json put(String name, long value) throws IOException {
+  PageJson put(String name, long value) throws IOException {
     writer.name(name).value(value);
     return this;
   }
 
-  Json put(String name, double value) throws IOException {
+  PageJson put(String name, double value) throws IOException {
     writer.name(name).value(value);
     return this;
   }
 
-  Json put(String name, boolean value) throws IOException {
+  PageJson put(String name, boolean value) throws IOException {
     writer.name(name).value(value);
     return this;
   }
 
-  Json putNull(String name) throws IOException {
+  PageJson putNull(String name) throws IOException {
     writer.name(name).nullValue();
     return this;
   }
 
   /** A number, if it is known. */
-  Json put(String name, boolean known, long value) throws IOException {
+  PageJson put(String name, boolean known, long value) throws IOException {
     return known ? put(name, value) : putNull(name);
   }
 
   /** A time, if it is known. */
-  Json put(String name, boolean known, Timestamp time) throws IOException {
+  PageJson put(String name, boolean known, Timestamp time) throws IOException {
     return put(name, known, millis(time));
   }
 
-  Json putObject(String name, Content content) throws IOException {
+  PageJson putObject(String name, Content content) throws IOException {
     writer.name(name).beginObject();
     content.write(this);
     writer.endObject();
     return this;
   }
 
-  Json putArray(String name, Content content) throws IOException {
+  PageJson putArray(String name, Content content) throws IOException {
     writer.name(name).beginArray();
     content.write(this);
     writer.endArray();
     return this;
   }
 
-  Json putNumbers(String name, Iterable<Integer> numbers) throws IOException {
+  PageJson putNumbers(String name, Iterable<Integer> numbers) throws IOException {
     return putArray(
         name,
         array -> {
@@ -102,7 +102,7 @@ final class Json {
         });
   }
 
-  Json putTexts(String name, Iterable<String> texts) throws IOException {
+  PageJson putTexts(String name, Iterable<String> texts) throws IOException {
     return putArray(
         name,
         array -> {
@@ -113,7 +113,7 @@ final class Json {
   }
 
   /** An object as an element of an array. */
-  Json add(Content content) throws IOException {
+  PageJson add(Content content) throws IOException {
     writer.beginObject();
     content.write(this);
     writer.endObject();
@@ -121,7 +121,7 @@ final class Json {
   }
 
   /** An array as an element of an array. */
-  Json addArray(Content content) throws IOException {
+  PageJson addArray(Content content) throws IOException {
     writer.beginArray();
     content.write(this);
     writer.endArray();
@@ -129,7 +129,7 @@ final class Json {
   }
 
   /** A number as an element of an array, or null. */
-  Json add(boolean known, long value) throws IOException {
+  PageJson add(boolean known, long value) throws IOException {
     if (known) {
       writer.value(value);
     } else {
