@@ -37,7 +37,7 @@ final class ClusterStatusWatch implements FollowedCluster.Watcher {
         new FollowedCluster.Watcher() {
           @Override
           public void changed(ClusterStatus status) {
-            Terminal.line(Json.line(status));
+            Terminal.line(JsonOutput.line(status));
             Screen.endIfNobodyReads();
           }
 

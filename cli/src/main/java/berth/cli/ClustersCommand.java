@@ -49,7 +49,7 @@ final class ClustersCommand implements Callable<Integer> {
     }
     clusters.sort(Comparator.comparing(cluster -> Messages.instant(cluster.getSubmittedAt())));
     if (json) {
-      clusters.forEach(cluster -> Terminal.line(Json.line(cluster)));
+      clusters.forEach(cluster -> Terminal.line(JsonOutput.line(cluster)));
     } else {
       Terminal.print(new ClustersTable(Times.here()).render(clusters, all));
     }

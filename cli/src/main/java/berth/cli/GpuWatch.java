@@ -61,7 +61,7 @@ final class GpuWatch implements AutoCloseable {
     while (true) {
       News next = news.take();
       if (next instanceof Response response) {
-        Terminal.line(Json.line(response.response));
+        Terminal.line(JsonOutput.line(response.response));
       } else if (next instanceof Ended ended) {
         lost(ended);
       } else if (next instanceof Changed changed) {

@@ -53,7 +53,7 @@ final class GpusCommand implements Callable<Integer> {
 
   private void show(Server who, ListGpusResponse answer, GpuTable table, Blocks blocks) {
     if (json) {
-      Terminal.line(Json.line(answer));
+      Terminal.line(JsonOutput.line(answer));
     } else {
       blocks.print(table.render(ManyServers.address(who), answer.getReport()));
     }

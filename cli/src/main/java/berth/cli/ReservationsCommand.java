@@ -39,7 +39,7 @@ final class ReservationsCommand implements Callable<Integer> {
           ReservationsCommand::ask,
           (who, response) -> {
             if (json) {
-              Terminal.line(Json.line(wanted(response)));
+              Terminal.line(JsonOutput.line(wanted(response)));
             } else {
               blocks.print(new ReservationTable(Times.here()).render(wanted(response)));
             }

@@ -144,7 +144,7 @@ final class ReserveCommand implements Callable<Integer> {
 
   private void show(ReserveResponse response) {
     if (json) {
-      Terminal.line(Json.line(response));
+      Terminal.line(JsonOutput.line(response));
     } else if (response.hasQueued()) {
       Terminal.note(place(response.getQueued()));
     } else {

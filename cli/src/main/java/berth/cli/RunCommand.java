@@ -242,7 +242,7 @@ final class RunCommand implements Callable<Integer> {
   /** Who is shown what happens. */
   private Consumer<RunEvent> events(RunView view) {
     return detach
-        ? event -> Terminal.line(json ? Json.line(event) : event.getAccepted().getRunId())
+        ? event -> Terminal.line(json ? JsonOutput.line(event) : event.getAccepted().getRunId())
         : view;
   }
 

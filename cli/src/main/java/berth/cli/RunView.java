@@ -105,7 +105,7 @@ final class RunView implements Consumer<RunEvent> {
     }
     try {
       if (detail == Detail.JSON) {
-        out.write((Json.line(event) + "\n").getBytes(StandardCharsets.UTF_8));
+        out.write((JsonOutput.line(event) + "\n").getBytes(StandardCharsets.UTF_8));
       } else {
         show(event);
       }

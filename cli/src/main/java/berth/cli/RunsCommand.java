@@ -41,7 +41,7 @@ final class RunsCommand implements Callable<Integer> {
           this::ask,
           (who, response) -> {
             if (json) {
-              Terminal.line(Json.line(wanted(response)));
+              Terminal.line(JsonOutput.line(wanted(response)));
             } else {
               blocks.print(new RunTable(Times.here()).render(wanted(response), all));
             }

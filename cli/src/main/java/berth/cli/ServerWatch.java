@@ -35,7 +35,7 @@ final class ServerWatch implements RegistryClient.Watcher {
         new RegistryClient.Watcher() {
           @Override
           public void changed(WatchServersResponse news) {
-            Terminal.line(Json.line(news));
+            Terminal.line(JsonOutput.line(news));
             Screen.endIfNobodyReads();
           }
 

@@ -43,7 +43,7 @@ final class ServersCommand implements Callable<Integer> {
       } else {
         List<Server> servers = Servers.of(client).list(wanted);
         if (json) {
-          servers.forEach(server -> Terminal.line(Json.line(server)));
+          servers.forEach(server -> Terminal.line(JsonOutput.line(server)));
         } else {
           Terminal.print(ServerTable.servers(servers));
         }

@@ -67,7 +67,7 @@ final class ServicesCommand implements Callable<Integer> {
     } else if (json) {
       servers.list(all).stream()
           .filter(one -> one.getInfo().getServicesCount() > 0)
-          .forEach(one -> Terminal.line(Json.line(one)));
+          .forEach(one -> Terminal.line(JsonOutput.line(one)));
     } else {
       Terminal.print(ServerTable.services(servers.list(all)));
     }
@@ -80,7 +80,7 @@ final class ServicesCommand implements Callable<Integer> {
         ServicesCommand::ask,
         (who, response) -> {
           if (json) {
-            Terminal.line(Json.line(response));
+            Terminal.line(JsonOutput.line(response));
           } else {
             blocks.print(render(who.getInfo().getAddress(), response));
           }

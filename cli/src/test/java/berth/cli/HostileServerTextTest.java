@@ -75,7 +75,7 @@ class HostileServerTextTest {
   @Test
   void jsonMeansTheSameAndIsHarmless() throws IOException {
     Owner owner = Owner.newBuilder().setUser(HOSTILE).build();
-    String json = Json.line(owner);
+    String json = JsonOutput.line(owner);
     assertThat(PlainText.isPlain(json)).isTrue();
     Owner.Builder read = Owner.newBuilder();
     com.google.protobuf.util.JsonFormat.parser().merge(json, read);

@@ -9,11 +9,11 @@ import com.google.protobuf.util.JsonFormat;
  * The JSON that {@code --json} prints everywhere: protobuf's own form of a response, so that the
  * protos document it.
  */
-final class Json {
+final class JsonOutput {
   private static final JsonFormat.Printer PRINTER =
       JsonFormat.printer().omittingInsignificantWhitespace().alwaysPrintFieldsWithNoPresence();
 
-  private Json() {}
+  private JsonOutput() {}
 
   static String line(MessageOrBuilder response) {
     try {
