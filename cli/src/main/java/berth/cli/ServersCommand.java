@@ -37,9 +37,9 @@ final class ServersCommand implements Callable<Integer> {
     ServerFilter wanted = filter.filter();
     try (RegistryClient client = registry.require()) {
       if (watch && json) {
-        ServerWatch.printJson(client, wanted);
+        ServerListWatch.printJson(client, wanted);
       } else if (watch) {
-        ServerWatch.show(client, wanted, ServerTable::servers);
+        ServerListWatch.show(client, wanted, ServerTable::servers);
       } else {
         List<Server> servers = Servers.of(client).list(wanted);
         if (json) {

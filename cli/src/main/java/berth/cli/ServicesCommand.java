@@ -61,9 +61,9 @@ final class ServicesCommand implements Callable<Integer> {
   private void showRegistered(Servers servers, RegistryClient registry) {
     ServerFilter all = ServerFilter.getDefaultInstance();
     if (watch && json) {
-      ServerWatch.printJson(registry, all);
+      ServerListWatch.printJson(registry, all);
     } else if (watch) {
-      ServerWatch.show(registry, all, ServerTable::services);
+      ServerListWatch.show(registry, all, ServerTable::services);
     } else if (json) {
       servers.list(all).stream()
           .filter(one -> one.getInfo().getServicesCount() > 0)

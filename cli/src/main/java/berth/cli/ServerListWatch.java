@@ -12,12 +12,12 @@ import java.util.TreeMap;
 import java.util.function.Function;
 
 /** Shows the servers of a registry whenever something about them changes. */
-final class ServerWatch implements RegistryClient.Watcher {
+final class ServerListWatch implements RegistryClient.Watcher {
   private final Map<String, Server> servers = new TreeMap<>();
   private final Screen screen;
   private final Function<Collection<Server>, String> table;
 
-  private ServerWatch(Screen screen, Function<Collection<Server>, String> table) {
+  private ServerListWatch(Screen screen, Function<Collection<Server>, String> table) {
     this.screen = screen;
     this.table = table;
   }
@@ -25,7 +25,7 @@ final class ServerWatch implements RegistryClient.Watcher {
   /** Does so until Ctrl-C. */
   static void show(
       RegistryClient registry, ServerFilter filter, Function<Collection<Server>, String> table) {
-    registry.watchServers(filter, new ServerWatch(new Screen(Terminal.ofThisProcess()), table));
+    registry.watchServers(filter, new ServerListWatch(new Screen(Terminal.ofThisProcess()), table));
   }
 
   /** Prints every change as a line of JSON, until Ctrl-C. */
