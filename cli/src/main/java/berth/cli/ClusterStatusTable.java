@@ -19,9 +19,9 @@ final class ClusterStatusTable {
           "TASK", "ATTEMPT", "SERVER", "ADDRESS", "GPUS", "RUN", "STARTED", "TIME", "EXIT", "WHY");
   private static final String NONE = "-";
 
-  private final Times times;
+  private final TimeText times;
 
-  ClusterStatusTable(Times times) {
+  ClusterStatusTable(TimeText times) {
     this.times = times;
   }
 
@@ -49,10 +49,10 @@ final class ClusterStatusTable {
         "since",
         times.time(cluster.getSubmittedAt())
             + (cluster.hasEndedAt() ? ", ended after " : ", for ")
-            + Times.span(ClustersTable.time(cluster, times)));
+            + TimeText.span(ClustersTable.time(cluster, times)));
     if (cluster.hasEndsBy() && !ClusterStates.hasEnded(cluster)) {
       Duration left = Duration.between(times.now(), Messages.instant(cluster.getEndsBy()));
-      add(rows, "time left", Times.span(left.isNegative() ? Duration.ZERO : left));
+      add(rows, "time left", TimeText.span(left.isNegative() ? Duration.ZERO : left));
     }
     add(rows, "restarts", Integer.toString(cluster.getRestarts()));
     if (cluster.getResubmissions() > 0) {
@@ -114,7 +114,7 @@ final class ClusterStatusTable {
             attempt.getGpusList().stream().map(String::valueOf).collect(Collectors.joining(","))),
         orNone(attempt.getRunId()),
         attempt.hasStartedAt() ? times.time(attempt.getStartedAt()) : NONE,
-        attempt.hasStartedAt() ? Times.span(time(attempt)) : NONE,
+        attempt.hasStartedAt() ? TimeText.span(time(attempt)) : NONE,
         attempt.hasExitCode() ? Integer.toString(attempt.getExitCode()) : NONE,
         ended ? ClusterTable.cut(ClusterTable.why(ClusterStates.result(name, attempt))) : "");
   }

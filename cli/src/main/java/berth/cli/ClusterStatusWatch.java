@@ -81,7 +81,7 @@ final class ClusterStatusWatch implements FollowedCluster.Watcher {
         tellLost(lost.why);
       }
       if (changed || screen.redraws()) {
-        screen.show(new ClusterStatusTable(Times.here()).render(status) + trouble);
+        screen.show(new ClusterStatusTable(TimeText.here()).render(status) + trouble);
       }
     }
   }

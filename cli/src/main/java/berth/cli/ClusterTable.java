@@ -85,7 +85,7 @@ final class ClusterTable {
         task.server().isEmpty() ? "-" : PlainText.clean(task.server()),
         task.runId().isEmpty() ? "-" : PlainText.clean(task.runId()),
         exit(task.exitCode()),
-        task.runId().isEmpty() ? "-" : Times.span(task.wallTime()),
+        task.runId().isEmpty() ? "-" : TimeText.span(task.wallTime()),
         cut(why(task)) + (task.attempt() > 1 ? " (start " + task.attempt() + ")" : ""));
   }
 

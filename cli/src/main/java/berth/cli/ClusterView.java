@@ -306,7 +306,7 @@ final class ClusterView implements Consumer<ClusterEvent> {
   }
 
   private static String after(ClusterResult result) {
-    return " after " + Times.span(result.wallTime());
+    return " after " + TimeText.span(result.wallTime());
   }
 
   private static String because(String why) {

@@ -51,7 +51,7 @@ final class ClustersCommand implements Callable<Integer> {
     if (json) {
       clusters.forEach(cluster -> Terminal.line(JsonOutput.line(cluster)));
     } else {
-      Terminal.print(new ClustersTable(Times.here()).render(clusters, all));
+      Terminal.print(new ClustersTable(TimeText.here()).render(clusters, all));
     }
     return ExitCode.OK;
   }

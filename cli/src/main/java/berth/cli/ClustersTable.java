@@ -37,9 +37,9 @@ final class ClustersTable {
           ClusterPhase.CLUSTER_PHASE_STOPPING,
           ClusterPhase.CLUSTER_PHASE_KEPT);
 
-  private final Times times;
+  private final TimeText times;
 
-  ClustersTable(Times times) {
+  ClustersTable(TimeText times) {
     this.times = times;
   }
 
@@ -76,7 +76,7 @@ final class ClustersTable {
         gpus(cluster),
         owner(cluster),
         times.time(cluster.getSubmittedAt()),
-        Times.span(time(cluster, times)),
+        TimeText.span(time(cluster, times)),
         Integer.toString(cluster.getRestarts()),
         PlainText.clean(cluster.getServer()),
         PlainText.clean(cluster.getClusterId()),
@@ -119,7 +119,7 @@ final class ClustersTable {
   }
 
   /** How long it has been there, from when it was handed over to its end. */
-  static Duration time(ClusterStatus cluster, Times times) {
+  static Duration time(ClusterStatus cluster, TimeText times) {
     return cluster.hasEndedAt()
         ? ClusterStates.wallTime(cluster)
         : times.since(cluster.getSubmittedAt());

@@ -17,9 +17,9 @@ final class ReservationTable {
   private static final List<String> HEADING =
       List.of("GPUS", "HOLDER", "SINCE", "UNTIL", "RESERVATION", "PORTS", "PURPOSE");
 
-  private final Times times;
+  private final TimeText times;
 
-  ReservationTable(Times times) {
+  ReservationTable(TimeText times) {
     this.times = times;
   }
 
@@ -35,7 +35,7 @@ final class ReservationTable {
           .append(ports(reservation));
     }
     if (reservation.hasRemaining()) {
-      text.append(" for ").append(Times.span(Messages.duration(reservation.getRemaining())));
+      text.append(" for ").append(TimeText.span(Messages.duration(reservation.getRemaining())));
     } else if (reservation.getProcess() != 0) {
       text.append(" while process ").append(reservation.getProcess()).append(" lives");
     }
@@ -107,7 +107,7 @@ final class ReservationTable {
       return "while renewed";
     }
     if (reservation.hasRemaining()) {
-      return "in " + Times.span(Messages.duration(reservation.getRemaining()));
+      return "in " + TimeText.span(Messages.duration(reservation.getRemaining()));
     }
     if (reservation.getProcess() != 0) {
       return "end of process " + reservation.getProcess();

@@ -41,7 +41,7 @@ final class ReservationsCommand implements Callable<Integer> {
             if (json) {
               Terminal.line(JsonOutput.line(wanted(response)));
             } else {
-              blocks.print(new ReservationTable(Times.here()).render(wanted(response)));
+              blocks.print(new ReservationTable(TimeText.here()).render(wanted(response)));
             }
           });
     }

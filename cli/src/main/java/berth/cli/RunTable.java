@@ -23,9 +23,9 @@ final class RunTable {
 
   private static final int MAX_NAME = 60;
 
-  private final Times times;
+  private final TimeText times;
 
-  RunTable(Times times) {
+  RunTable(TimeText times) {
     this.times = times;
   }
 
@@ -65,7 +65,7 @@ final class RunTable {
         gpus(run),
         clean(request.getOwner().getUser() + "@" + request.getOwner().getHost()),
         times.time(since),
-        Times.span(time),
+        TimeText.span(time),
         clean(name(request)));
   }
 

@@ -43,7 +43,7 @@ final class RunsCommand implements Callable<Integer> {
             if (json) {
               Terminal.line(JsonOutput.line(wanted(response)));
             } else {
-              blocks.print(new RunTable(Times.here()).render(wanted(response), all));
+              blocks.print(new RunTable(TimeText.here()).render(wanted(response), all));
             }
           });
     }

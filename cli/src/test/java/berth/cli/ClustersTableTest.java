@@ -22,7 +22,7 @@ import org.junit.jupiter.api.Test;
 
 class ClustersTableTest {
   private static final Instant NOW = SampleStatus.SUBMITTED.plusSeconds(600);
-  private static final Times TIMES = new Times(NOW, ZoneOffset.UTC);
+  private static final TimeText TIMES = new TimeText(NOW, ZoneOffset.UTC);
 
   @Test
   void showsEveryStateInALine() {

@@ -27,7 +27,7 @@ class ReservationTableTest {
   @Test
   void whatIsRenewedHasNoEndToWaitFor() {
     String text =
-        new ReservationTable(new Times(NOON, ZoneOffset.UTC))
+        new ReservationTable(new TimeText(NOON, ZoneOffset.UTC))
             .render(
                 ListReservationsResponse.newBuilder()
                     .setServer("gpu01")

@@ -25,7 +25,7 @@ import org.junit.jupiter.api.Test;
 
 class RunTableTest {
   private static final Instant NOW = Instant.parse("2026-11-16T06:00:00Z");
-  private final RunTable table = new RunTable(new Times(NOW, ZoneOffset.UTC));
+  private final RunTable table = new RunTable(new TimeText(NOW, ZoneOffset.UTC));
 
   @Test
   void showsEveryStateInALine() {

@@ -8,9 +8,9 @@ import java.time.ZoneId;
 import java.time.format.DateTimeFormatter;
 
 /** Times as people read them. */
-record Times(Instant now, ZoneId zone) {
-  static Times here() {
-    return new Times(Instant.now(), ZoneId.systemDefault());
+record TimeText(Instant now, ZoneId zone) {
+  static TimeText here() {
+    return new TimeText(Instant.now(), ZoneId.systemDefault());
   }
 
   // The hour suffices for today.

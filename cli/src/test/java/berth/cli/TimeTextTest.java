@@ -7,7 +7,7 @@ import java.time.Duration;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-class TimesTest {
+class TimeTextTest {
   @ParameterizedTest
   @CsvSource({
     "PT0S, 0s",
@@ -19,7 +19,7 @@ class TimesTest {
     "PT36H, 36h",
   })
   void aDurationIsPrintedAsItCanBeTyped(Duration duration, String text) {
-    assertThat(Times.span(duration)).isEqualTo(text);
+    assertThat(TimeText.span(duration)).isEqualTo(text);
     assertThat(new DurationConverter().convert(text)).isEqualTo(duration);
   }
 }
