@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import berth.fuzz.KeptFolder;
 import berth.fuzz.Scratch;
-import berth.host.lock.HeldGpu;
+import berth.host.lock.LockedGpu;
 import berth.host.lock.Keeper;
 import berth.host.lock.Kept;
 import berth.host.lock.KernelFiles;
@@ -74,7 +74,7 @@ class ReservationStoreFuzzTest {
     return new Stored(
         new Reservation(
             id,
-            List.of(new HeldGpu(0, "GPU-a"), new HeldGpu(1, "GPU-b")),
+            List.of(new LockedGpu(0, "GPU-a"), new LockedGpu(1, "GPU-b")),
             List.of(20000, 20001),
             new Reservation.Owner("anna", "desk"),
             "digits",

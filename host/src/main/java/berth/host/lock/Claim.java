@@ -173,7 +173,7 @@ public final class Claim implements AutoCloseable {
     HeldGpus held =
         new HeldGpus(
             protocol,
-            chosen.stream().map(gpu -> new HeldGpu(gpu.index(), gpu.uuid())).toList(),
+            chosen.stream().map(gpu -> new LockedGpu(gpu.index(), gpu.uuid())).toList(),
             chosen.stream().map(gpu -> HeldLock.whole(locked.remove(gpu.index()))).toList());
     try {
       if (protocol.remember(held)) {

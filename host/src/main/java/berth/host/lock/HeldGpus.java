@@ -6,20 +6,20 @@ import java.util.List;
 /** GPUs whose locks this process holds. Any thread may call. */
 public final class HeldGpus implements Guarded, AutoCloseable {
   private final LockProtocol protocol;
-  private final List<HeldGpu> gpus;
+  private final List<LockedGpu> gpus;
   private final HeldLocks locks;
 
   /**
    * @param gpus by ascending index
    * @param locks their locks, in the same order
    */
-  public HeldGpus(LockProtocol protocol, List<HeldGpu> gpus, List<HeldLock> locks) {
+  public HeldGpus(LockProtocol protocol, List<LockedGpu> gpus, List<HeldLock> locks) {
     this.protocol = protocol;
     this.gpus = List.copyOf(gpus);
     this.locks = new HeldLocks(locks);
   }
 
-  public List<HeldGpu> gpus() {
+  public List<LockedGpu> gpus() {
     return gpus;
   }
 

@@ -1,6 +1,6 @@
 package berth.server.reservation;
 
-import berth.host.lock.HeldGpu;
+import berth.host.lock.LockedGpu;
 import berth.host.lock.HeldGpus;
 import berth.host.lock.HeldLock;
 import berth.host.lock.Kept;
@@ -68,7 +68,7 @@ final class InheritedLocks {
       return Optional.empty();
     }
     List<HeldLock> locks = new ArrayList<>();
-    for (HeldGpu gpu : reservation.gpus()) {
+    for (LockedGpu gpu : reservation.gpus()) {
       Path path = protocol.folder().gpu(gpu.index());
       locks.add(new HeldLock(path, List.of(LockFile.Range.WHOLE), files(path)));
     }

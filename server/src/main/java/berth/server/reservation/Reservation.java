@@ -1,6 +1,6 @@
 package berth.server.reservation;
 
-import berth.host.lock.HeldGpu;
+import berth.host.lock.LockedGpu;
 import java.time.Instant;
 import java.util.Collection;
 import java.util.List;
@@ -21,7 +21,7 @@ import java.util.OptionalInt;
  */
 public record Reservation(
     String id,
-    List<HeldGpu> gpus,
+    List<LockedGpu> gpus,
     List<Integer> ports,
     Owner owner,
     String purpose,

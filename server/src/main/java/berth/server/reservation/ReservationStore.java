@@ -1,6 +1,6 @@
 package berth.server.reservation;
 
-import berth.host.lock.HeldGpu;
+import berth.host.lock.LockedGpu;
 import berth.host.lock.Kept;
 import berth.host.lock.KernelFiles;
 import berth.host.lock.KnownProcess;
@@ -278,7 +278,7 @@ final class ReservationStore implements AutoCloseable {
             record.getProperty("id"),
             split(record.getProperty("gpus")).stream()
                 .map(gpu -> gpu.split("=", 2))
-                .map(parts -> new HeldGpu(Integer.parseInt(parts[0]), parts[1]))
+                .map(parts -> new LockedGpu(Integer.parseInt(parts[0]), parts[1]))
                 .toList(),
             split(record.getProperty("ports")).stream().map(Integer::valueOf).toList(),
             new Owner(record.getProperty("user"), record.getProperty("host")),

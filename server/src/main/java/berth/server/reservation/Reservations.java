@@ -4,7 +4,7 @@ import berth.host.gpu.Gpu;
 import berth.host.gpu.GpuMonitor;
 import berth.host.gpu.GpuSample;
 import berth.host.lock.GpuWish;
-import berth.host.lock.HeldGpu;
+import berth.host.lock.LockedGpu;
 import berth.host.lock.HeldGpus;
 import berth.host.lock.HeldPorts;
 import berth.host.lock.Keeper;
@@ -760,7 +760,7 @@ public final class Reservations implements AutoCloseable {
   }
 
   private static List<Integer> indices(Reservation reservation) {
-    return reservation.gpus().stream().map(HeldGpu::index).toList();
+    return reservation.gpus().stream().map(LockedGpu::index).toList();
   }
 
   private static ThreadFactory daemonThreads(String name) {

@@ -1,6 +1,6 @@
 package berth.server.reservation;
 
-import berth.host.lock.HeldGpu;
+import berth.host.lock.LockedGpu;
 import java.util.List;
 
 /**
@@ -27,7 +27,7 @@ public final class RunHold {
     return reservation;
   }
 
-  public List<HeldGpu> gpus() {
+  public List<LockedGpu> gpus() {
     return reservation.gpus();
   }
 

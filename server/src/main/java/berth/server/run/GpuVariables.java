@@ -1,6 +1,6 @@
 package berth.server.run;
 
-import berth.host.lock.HeldGpu;
+import berth.host.lock.LockedGpu;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -12,26 +12,26 @@ public final class GpuVariables {
   private GpuVariables() {}
 
   /** For a program that sees its GPUs only, and so counts them from 0. */
-  public static Map<String, String> inContainer(List<HeldGpu> gpus) {
+  public static Map<String, String> inContainer(List<LockedGpu> gpus) {
     return variables(
         gpus,
         IntStream.range(0, gpus.size()).mapToObj(String::valueOf).collect(Collectors.joining(",")));
   }
 
   /** For a program that sees all GPUs of the machine. */
-  public static Map<String, String> onHost(List<HeldGpu> gpus) {
+  public static Map<String, String> onHost(List<LockedGpu> gpus) {
     return variables(gpus, indices(gpus));
   }
 
-  public static String indices(List<HeldGpu> gpus) {
+  public static String indices(List<LockedGpu> gpus) {
     return gpus.stream().map(gpu -> "" + gpu.index()).collect(Collectors.joining(","));
   }
 
-  public static String uuids(List<HeldGpu> gpus) {
-    return gpus.stream().map(HeldGpu::uuid).collect(Collectors.joining(","));
+  public static String uuids(List<LockedGpu> gpus) {
+    return gpus.stream().map(LockedGpu::uuid).collect(Collectors.joining(","));
   }
 
-  private static Map<String, String> variables(List<HeldGpu> gpus, String visible) {
+  private static Map<String, String> variables(List<LockedGpu> gpus, String visible) {
     Map<String, String> variables = new TreeMap<>();
     variables.put("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
     if (gpus.isEmpty()) {

@@ -4,7 +4,7 @@ import berth.host.gpu.Gpu;
 import berth.host.gpu.GpuHealthChange;
 import berth.host.gpu.GpuListener;
 import berth.host.gpu.GpuSample;
-import berth.host.lock.HeldGpu;
+import berth.host.lock.LockedGpu;
 import java.util.List;
 import java.util.OptionalLong;
 import java.util.function.LongSupplier;
@@ -15,7 +15,7 @@ import java.util.function.LongSupplier;
  */
 final class IdleWatch implements GpuListener {
   private final Limits.Idle limit;
-  private final List<HeldGpu> gpus;
+  private final List<LockedGpu> gpus;
   private final LongSupplier nanoClock;
   private final Runnable whenIdle;
   private OptionalLong idleSince = OptionalLong.empty();
@@ -25,7 +25,7 @@ final class IdleWatch implements GpuListener {
    * @param gpus none: the run is never idle
    * @param whenIdle is run once, by the thread that samples the GPUs; must not block
    */
-  IdleWatch(Limits.Idle limit, List<HeldGpu> gpus, LongSupplier nanoClock, Runnable whenIdle) {
+  IdleWatch(Limits.Idle limit, List<LockedGpu> gpus, LongSupplier nanoClock, Runnable whenIdle) {
     this.limit = limit;
     this.gpus = gpus;
     this.nanoClock = nanoClock;
@@ -56,7 +56,7 @@ final class IdleWatch implements GpuListener {
             .allMatch(held -> sample.gpus().stream().anyMatch(gpu -> isIdle(gpu, held)));
   }
 
-  private boolean isIdle(Gpu gpu, HeldGpu held) {
+  private boolean isIdle(Gpu gpu, LockedGpu held) {
     return gpu.uuid().equals(held.uuid())
         && gpu.utilization().map(used -> used.gpu() < limit.belowPercent()).orElse(false);
   }

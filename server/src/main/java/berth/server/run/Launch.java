@@ -1,6 +1,6 @@
 package berth.server.run;
 
-import berth.host.lock.HeldGpu;
+import berth.host.lock.LockedGpu;
 import berth.server.reservation.Reservation.Owner;
 import berth.server.run.RequestedRun.Network;
 import berth.server.run.RequestedRun.User;
@@ -32,7 +32,7 @@ public record Launch(
     List<Bind> binds,
     Limits limits,
     Map<String, Long> ulimits,
-    List<HeldGpu> gpus,
+    List<LockedGpu> gpus,
     Owner owner,
     String name) {
 

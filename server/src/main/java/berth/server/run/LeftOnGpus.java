@@ -3,7 +3,7 @@ package berth.server.run;
 import berth.host.gpu.Gpu;
 import berth.host.gpu.GpuMonitor;
 import berth.host.gpu.GpuSample;
-import berth.host.lock.HeldGpu;
+import berth.host.lock.LockedGpu;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -20,12 +20,12 @@ record LeftOnGpus(GpuMonitor monitor, boolean ignoreStrangers) {
   private static final Duration FRESH_SAMPLE = Duration.ofSeconds(2);
 
   /** What a sample that was begun at {@code nanos} or later shows, for people; empty if nothing. */
-  String lookAt(List<HeldGpu> gpus, long nanos) throws InterruptedException {
+  String lookAt(List<LockedGpu> gpus, long nanos) throws InterruptedException {
     Optional<GpuSample> sample = monitor.awaitSampleSince(nanos, FRESH_SAMPLE);
     return sample.map(fresh -> stillOn(gpus, fresh)).orElse("the driver does not answer");
   }
 
-  private String stillOn(List<HeldGpu> gpus, GpuSample sample) {
+  private String stillOn(List<LockedGpu> gpus, GpuSample sample) {
     if (ignoreStrangers || sample.problem().isPresent()) {
       return "";
     }

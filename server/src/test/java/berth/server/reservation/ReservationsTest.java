@@ -7,7 +7,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
 import berth.host.lock.GpuWish;
-import berth.host.lock.HeldGpu;
+import berth.host.lock.LockedGpu;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.reservation.Box.Outcome;
@@ -95,7 +95,7 @@ class ReservationsTest {
     Reservation reservation = Outcome.of(daemon, exactly("GPU-3", "1")).get();
 
     assertThat(reservation.gpus())
-        .containsExactly(new HeldGpu(1, "GPU-1"), new HeldGpu(3, "GPU-3"));
+        .containsExactly(new LockedGpu(1, "GPU-1"), new LockedGpu(3, "GPU-3"));
   }
 
   @Test
@@ -522,7 +522,7 @@ class ReservationsTest {
   }
 
   private static List<Integer> indices(Reservation reservation) {
-    return reservation.gpus().stream().map(HeldGpu::index).toList();
+    return reservation.gpus().stream().map(LockedGpu::index).toList();
   }
 
   private static long end(Reservation reservation) {

@@ -5,7 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import berth.host.gpu.Gpu;
 import berth.host.gpu.GpuHealth;
 import berth.host.gpu.GpuSample;
-import berth.host.lock.HeldGpu;
+import berth.host.lock.LockedGpu;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.Arrays;
@@ -90,7 +90,7 @@ class IdleWatchTest {
   private IdleWatch watchOf(int... gpus) {
     return new IdleWatch(
         new Limits.Idle(5, Duration.ofSeconds(30)),
-        Arrays.stream(gpus).mapToObj(index -> new HeldGpu(index, "GPU-" + index)).toList(),
+        Arrays.stream(gpus).mapToObj(index -> new LockedGpu(index, "GPU-" + index)).toList(),
         () -> Duration.ofSeconds(seconds).toNanos(),
         () -> told++);
   }

@@ -3,7 +3,7 @@ package berth.server.run;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import berth.host.lock.HeldGpu;
+import berth.host.lock.LockedGpu;
 import berth.rpc.Reason;
 import berth.v1.Limits;
 import berth.v1.RunCodeRequest;
@@ -257,7 +257,7 @@ class LaunchPlannerTest {
 
   @Test
   void inAContainerGpusAreCountedFromZeroAndOnTheHostNot() {
-    List<HeldGpu> gpus = List.of(new HeldGpu(1, "GPU-b"), new HeldGpu(3, "GPU-d"));
+    List<LockedGpu> gpus = List.of(new LockedGpu(1, "GPU-b"), new LockedGpu(3, "GPU-d"));
 
     assertThat(GpuVariables.inContainer(gpus))
         .isEqualTo(

@@ -1,6 +1,6 @@
 package berth.server.run.docker;
 
-import berth.host.lock.HeldGpu;
+import berth.host.lock.LockedGpu;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.run.GpuVariables;
@@ -121,8 +121,8 @@ record Recipe(String serverName, String state, Launcher launcher, GpuAccess gpuA
         .withReadOnly(readOnly);
   }
 
-  private void addGpus(List<HeldGpu> gpus, HostConfig host, Map<String, String> env) {
-    List<String> uuids = gpus.stream().map(HeldGpu::uuid).toList();
+  private void addGpus(List<LockedGpu> gpus, HostConfig host, Map<String, String> env) {
+    List<String> uuids = gpus.stream().map(LockedGpu::uuid).toList();
     switch (gpuAccess) {
       case DEVICE_REQUESTS ->
           host.withDeviceRequests(

@@ -1,4 +1,4 @@
 package berth.host.lock;
 
 /** A GPU whose lock is held, by its index and its identity. */
-public record HeldGpu(int index, String uuid) {}
+public record LockedGpu(int index, String uuid) {}
