@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import berth.client.cluster.ClusterRequest;
-import berth.fake.FakeGpus;
+import berth.fake.FakeGpuService;
 import berth.fake.FakeRegistry;
 import berth.fake.FakeReservations;
 import berth.fake.FakeRuns;
@@ -29,7 +29,7 @@ import org.junit.jupiter.api.Test;
 
 /** One server without a registry, and the loads that servers tell. */
 class GivenServerTest {
-  private final FakeGpus gpus = new FakeGpus();
+  private final FakeGpuService gpus = new FakeGpuService();
   private final FakeRuns runs = new FakeRuns();
   private final FakeReservations reservations = new FakeReservations("r-1");
   private final RpcServer server =

@@ -9,7 +9,7 @@ import io.grpc.stub.StreamObserver;
 import java.util.List;
 
 /** The GPUs of a server, as a test says; to be served beside others. */
-public final class FakeGpus extends GpuServiceGrpc.GpuServiceImplBase {
+public final class FakeGpuService extends GpuServiceGrpc.GpuServiceImplBase {
   public volatile List<Gpu> gpus = List.of();
 
   @Override
