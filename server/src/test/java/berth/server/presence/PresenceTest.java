@@ -48,8 +48,8 @@ class PresenceTest {
   private Runs runs;
   private Presence presence;
   private final Metrics metrics = new Metrics();
-  private final FakeRegistry registry = new FakeRegistry();
-  private final FakeRegistry other = new FakeRegistry();
+  private final ScriptedRegistry registry = new ScriptedRegistry();
+  private final ScriptedRegistry other = new ScriptedRegistry();
   private volatile List<Address> found = List.of();
 
   @BeforeEach
@@ -274,8 +274,8 @@ class PresenceTest {
     assertThat(registry.leavings).singleElement().extracting(l -> l.getName()).isEqualTo("gpu01");
   }
 
-  private void start(FakeRegistry... registries) {
-    found = List.of(registries).stream().map(FakeRegistry::address).toList();
+  private void start(ScriptedRegistry... registries) {
+    found = List.of(registries).stream().map(ScriptedRegistry::address).toList();
     presence =
         Presence.start(
             new Presence.Settings(
@@ -291,7 +291,7 @@ class PresenceTest {
             metrics);
   }
 
-  private RegisterRequest awaitRegistration(FakeRegistry from, int count) {
+  private RegisterRequest awaitRegistration(ScriptedRegistry from, int count) {
     await().atMost(PATIENCE).until(() -> from.registrations.size() >= count);
     return from.registrations.get(count - 1);
   }

@@ -19,7 +19,7 @@ import java.util.Optional;
 import java.util.concurrent.CopyOnWriteArrayList;
 
 /** A registry that writes down what it is told, and answers what the test says. */
-final class FakeRegistry extends RegistryServiceGrpc.RegistryServiceImplBase
+final class ScriptedRegistry extends RegistryServiceGrpc.RegistryServiceImplBase
     implements AutoCloseable {
   final List<RegisterRequest> registrations = new CopyOnWriteArrayList<>();
   final List<HeartbeatRequest> heartbeats = new CopyOnWriteArrayList<>();
