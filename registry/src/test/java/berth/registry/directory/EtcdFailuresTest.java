@@ -102,7 +102,7 @@ class EtcdFailuresTest {
   private record Gap(Duration heartbeat, Duration registration, Duration news) {}
 
   private Gap fails(int member, Deed harm, Deed repair) throws Exception {
-    try (Fleet fleet = new Fleet(SERVERS, BEAT, directories)) {
+    try (RegisteredFleet fleet = new RegisteredFleet(SERVERS, BEAT, directories)) {
       soon().until(() -> allKnow(SERVERS));
       fleet.forgetGaps();
 
@@ -147,7 +147,7 @@ class EtcdFailuresTest {
   @ValueSource(strings = {"dead", "frozen"})
   void afterAnOutageLongerThanTheLeaseEverybodyIsBack(String how, TestReporter reporter)
       throws Exception {
-    try (Fleet fleet = new Fleet(SERVERS, BEAT, directories)) {
+    try (RegisteredFleet fleet = new RegisteredFleet(SERVERS, BEAT, directories)) {
       soon().until(() -> allKnow(SERVERS));
       List<Mirror> mirrors = directories.stream().map(d -> new Mirror(d.roster())).toList();
       mirrors.forEach(mirror -> assertThat(mirror.read()).hasSize(SERVERS));
@@ -196,7 +196,7 @@ class EtcdFailuresTest {
 
   @Test
   void anEtcdThatLostEverythingIsFilledAgain() throws Exception {
-    try (Fleet fleet = new Fleet(SERVERS, BEAT, directories)) {
+    try (RegisteredFleet fleet = new RegisteredFleet(SERVERS, BEAT, directories)) {
       soon().until(() -> allKnow(SERVERS));
       Mirror mirror = new Mirror(directories.get(0).roster());
       mirror.read();
@@ -323,7 +323,7 @@ class EtcdFailuresTest {
     EtcdDirectory other = directory(List.of(cluster.endpoint(cluster.leader())));
     try (cutOff;
         other) {
-      try (Fleet fleet = new Fleet(SERVERS, BEAT, List.of(other))) {
+      try (RegisteredFleet fleet = new RegisteredFleet(SERVERS, BEAT, List.of(other))) {
         other.register(registration("goes", "g:1", "g", 1));
         soon().until(() -> cutOff.roster().size() == SERVERS + 1);
         Mirror mirror = new Mirror(cutOff.roster());

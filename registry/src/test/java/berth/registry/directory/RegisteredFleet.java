@@ -14,7 +14,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.IntStream;
 
 /** Servers that report to directories as they should, each in a thread, until they are closed. */
-final class Fleet implements AutoCloseable {
+final class RegisteredFleet implements AutoCloseable {
   /**
    * One of them. It goes to the next directory when one fails, and registers when it is unknown.
    */
@@ -75,7 +75,7 @@ final class Fleet implements AutoCloseable {
   private final List<Reporter> reporters;
   private final List<Thread> threads;
 
-  Fleet(int size, Duration interval, List<? extends Directory> directories) {
+  RegisteredFleet(int size, Duration interval, List<? extends Directory> directories) {
     this.interval = interval;
     reporters = IntStream.range(0, size).mapToObj(i -> new Reporter(i, directories)).toList();
     threads = reporters.stream().map(reporter -> new Thread(() -> run(reporter))).toList();
