@@ -1,7 +1,7 @@
 package berth.registry.directory;
 
-import static berth.registry.directory.Servers.heartbeat;
-import static berth.registry.directory.Servers.registration;
+import static berth.registry.directory.SampleServers.heartbeat;
+import static berth.registry.directory.SampleServers.registration;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;

@@ -1,6 +1,6 @@
 package berth.registry.directory;
 
-import static berth.registry.directory.Servers.registration;
+import static berth.registry.directory.SampleServers.registration;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import berth.metrics.Metrics;

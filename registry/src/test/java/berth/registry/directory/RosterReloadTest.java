@@ -1,8 +1,8 @@
 package berth.registry.directory;
 
-import static berth.registry.directory.Servers.info;
-import static berth.registry.directory.Servers.listed;
-import static berth.registry.directory.Servers.status;
+import static berth.registry.directory.SampleServers.info;
+import static berth.registry.directory.SampleServers.listed;
+import static berth.registry.directory.SampleServers.status;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import berth.registry.directory.Roster.Position;

@@ -1,9 +1,9 @@
 package berth.registry.directory;
 
-import static berth.registry.directory.Servers.GIB;
-import static berth.registry.directory.Servers.info;
-import static berth.registry.directory.Servers.listed;
-import static berth.registry.directory.Servers.status;
+import static berth.registry.directory.SampleServers.GIB;
+import static berth.registry.directory.SampleServers.info;
+import static berth.registry.directory.SampleServers.listed;
+import static berth.registry.directory.SampleServers.status;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 

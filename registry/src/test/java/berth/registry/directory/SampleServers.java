@@ -12,10 +12,10 @@ import berth.v1.Service;
 import java.util.Map;
 
 /** Servers for tests. */
-final class Servers {
+final class SampleServers {
   static final long GIB = 1L << 30;
 
-  private Servers() {}
+  private SampleServers() {}
 
   /** A registration of a process that never registered before. */
   static RegisterRequest registration(String name, String address, String instance, int gpus) {
