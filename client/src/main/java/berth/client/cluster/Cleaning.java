@@ -25,6 +25,6 @@ public enum Cleaning {
    * @throws BerthException if it is none
    */
   public static Cleaning parse(String word) {
-    return Words.parse(word, values(), Cleaning::word);
+    return PolicyWords.parse(word, values(), Cleaning::word);
   }
 }

@@ -30,7 +30,7 @@ public enum RestartPolicy {
    * @throws BerthException if it is none
    */
   public static RestartPolicy parse(String word) {
-    return Words.parse(word, values(), RestartPolicy::word);
+    return PolicyWords.parse(word, values(), RestartPolicy::word);
   }
 
   /** Whether a task that ended so is to be started again, as far as there is budget for it. */

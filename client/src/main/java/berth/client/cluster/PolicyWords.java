@@ -7,8 +7,8 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /** Finds constants by the words that people write for them. */
-final class Words {
-  private Words() {}
+final class PolicyWords {
+  private PolicyWords() {}
 
   /**
    * The one of a word.
