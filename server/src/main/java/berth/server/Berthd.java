@@ -166,7 +166,7 @@ final class Berthd {
     return ServerInfo.newBuilder()
         .setName(name)
         .addAllServices(RunMessages.services(catalogue))
-        .setCpus(java.lang.RunEngine.getRuntime().availableProcessors())
+        .setCpus(Runtime.getRuntime().availableProcessors())
         .putAllLabels(options.presence.labels())
         .setVersion(Version.current())
         .setRuntime(options.runs.runtimeName())
