@@ -44,14 +44,14 @@ final class GpusCommand implements Callable<Integer> {
         }
       }
       GpuTable table = new GpuTable(Terminal.ofThisProcess().colours());
-      Blocks blocks = new Blocks();
+      SeparatedOutput blocks = new SeparatedOutput();
       servers.ask(
           filter.filter(), GpusCommand::ask, (who, answer) -> show(who, answer, table, blocks));
     }
     return ExitCode.OK;
   }
 
-  private void show(Server who, ListGpusResponse answer, GpuTable table, Blocks blocks) {
+  private void show(Server who, ListGpusResponse answer, GpuTable table, SeparatedOutput blocks) {
     if (json) {
       Terminal.line(JsonOutput.line(answer));
     } else {

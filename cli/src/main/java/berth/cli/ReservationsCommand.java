@@ -32,7 +32,7 @@ final class ReservationsCommand implements Callable<Integer> {
 
   @Override
   public Integer call() {
-    Blocks blocks = new Blocks();
+    SeparatedOutput blocks = new SeparatedOutput();
     try (Servers servers = server.servers()) {
       servers.ask(
           ServerFilter.getDefaultInstance(),

@@ -18,7 +18,7 @@ final class Screen {
   private static final String CLEAR_REST = "\033[J";
 
   private final Terminal terminal;
-  private final Blocks blocks = new Blocks();
+  private final SeparatedOutput blocks = new SeparatedOutput();
   private final AtomicBoolean left = new AtomicBoolean();
   private String shown = "";
 

@@ -74,7 +74,7 @@ final class ServicesCommand implements Callable<Integer> {
   }
 
   private void showGiven(Servers servers) {
-    Blocks blocks = new Blocks();
+    SeparatedOutput blocks = new SeparatedOutput();
     servers.ask(
         ServerFilter.getDefaultInstance(),
         ServicesCommand::ask,

@@ -1,7 +1,7 @@
 package berth.cli;
 
 /** Prints one part below the other, with an empty line in between. */
-final class Blocks {
+final class SeparatedOutput {
   private boolean began;
 
   void print(String part) {
