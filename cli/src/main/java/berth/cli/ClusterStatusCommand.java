@@ -47,7 +47,9 @@ final class ClusterStatusCommand implements Callable<Integer> {
       } else {
         ClusterStatus status = found.client().get(found.id(), ServerOption.TIMEOUT);
         Terminal.print(
-            json ? JsonOutput.line(status) + "\n" : new ClusterStatusTable(TimeText.here()).render(status));
+            json
+                ? JsonOutput.line(status) + "\n"
+                : new ClusterStatusTable(TimeText.here()).render(status));
       }
     }
     return ExitCode.OK;

@@ -44,7 +44,8 @@ final class RenewCommand implements Callable<Integer> {
         ReservationClient client =
             ReservationClient.of(FoundReservation.server(servers, reservation))) {
       RenewResponse response = client.renew(request.build(), ServerOption.TIMEOUT);
-      Terminal.line(json ? JsonOutput.line(response) : ReservationTable.line(response.getReservation()));
+      Terminal.line(
+          json ? JsonOutput.line(response) : ReservationTable.line(response.getReservation()));
     }
     return ExitCode.OK;
   }

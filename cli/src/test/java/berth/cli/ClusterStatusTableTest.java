@@ -16,7 +16,8 @@ import org.junit.jupiter.api.Test;
 class ClusterStatusTableTest {
   private static final Instant NOW = SampleStatus.SUBMITTED.plusSeconds(600);
 
-  private final ClusterStatusTable table = new ClusterStatusTable(new TimeText(NOW, ZoneOffset.UTC));
+  private final ClusterStatusTable table =
+      new ClusterStatusTable(new TimeText(NOW, ZoneOffset.UTC));
   private final SampleStatus mnist =
       new SampleStatus("cluster-5f2a", "mnist", "worker:0", "ps:0").gpus("worker:0", 2);
 

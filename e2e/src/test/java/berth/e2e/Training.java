@@ -50,8 +50,7 @@ final class Training implements AutoCloseable {
     Path files = Files.createDirectory(folder.resolve("files"));
     for (String script :
         List.of(
-            "examples/clusters/parameter_server.py",
-            "e2e/src/test/python/train_until_enough.py")) {
+            "examples/clusters/parameter_server.py", "e2e/src/test/python/train_until_enough.py")) {
       Files.copy(ROOT.resolve(script), files.resolve(Path.of(script).getFileName()));
     }
     Path file =

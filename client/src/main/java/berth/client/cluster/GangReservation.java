@@ -207,7 +207,8 @@ final class GangReservation {
    *
    * @param ledger of a cluster that is formed
    */
-  static GangReservation restore(ClusterRequest request, Ledger ledger, Hosts hosts, ExecutorService threads) {
+  static GangReservation restore(
+      ClusterRequest request, Ledger ledger, Hosts hosts, ExecutorService threads) {
     Map<TaskName, GpuServer> servers = new LinkedHashMap<>();
     Map<TaskName, Share> shares = new LinkedHashMap<>();
     for (TaskName task : request.tasks()) {

@@ -30,7 +30,8 @@ import org.junit.jupiter.params.provider.MethodSource;
 class PageRequestFuzzTest {
   // As long as nobody lingers, no server is watched.
   private static final FleetBroadcast.Timing TIMING =
-      new FleetBroadcast.Timing(Duration.ofDays(1), Duration.ZERO, Duration.ofDays(1), Duration.ofDays(1));
+      new FleetBroadcast.Timing(
+          Duration.ofDays(1), Duration.ZERO, Duration.ofDays(1), Duration.ofDays(1));
   private static final int NO_SERVER_THERE = 503;
 
   private static MemoryDirectory directory;

@@ -4,11 +4,11 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import berth.fuzz.KeptFolder;
 import berth.fuzz.Scratch;
-import berth.host.lock.LockedGpu;
 import berth.host.lock.Keeper;
 import berth.host.lock.Kept;
 import berth.host.lock.KernelFiles;
 import berth.host.lock.KnownProcess;
+import berth.host.lock.LockedGpu;
 import berth.host.state.DurableFiles;
 import berth.host.state.RecordFile;
 import berth.rpc.Vitals;

@@ -224,7 +224,8 @@ public final class EtcdDirectory implements Directory {
   }
 
   /** Writes what was decided, unless what it was decided on has changed. */
-  private boolean write(RegisterRequest request, RegistrationClaim claim, Claimed claimed, long lease) {
+  private boolean write(
+      RegisterRequest request, RegistrationClaim claim, Claimed claimed, long lease) {
     String name = request.getInfo().getName();
     String address = request.getInfo().getAddress();
     List<Cmp> unchanged = new ArrayList<>();

@@ -262,7 +262,8 @@ final class EtcdFeed implements AutoCloseable {
       if (now.isPresent() && before.isEmpty()) {
         log.info("{} is here", RegistrationClaim.describe(now.get()));
       } else if (now.isEmpty() && before.isPresent()) {
-        log.info("{} has left, or was not heard for too long", RegistrationClaim.describe(before.get()));
+        log.info(
+            "{} has left, or was not heard for too long", RegistrationClaim.describe(before.get()));
         gone.accept(name);
       }
     }

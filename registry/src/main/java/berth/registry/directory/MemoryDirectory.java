@@ -63,7 +63,8 @@ public final class MemoryDirectory implements Directory {
     Optional<Server> byThisName = known(name);
     Optional<Server> byThisAddress =
         Optional.ofNullable(nameByAddress.get(address)).flatMap(this::known);
-    RegistrationClaim claim = RegistrationClaim.decide(request, byThisName, byThisAddress, System.currentTimeMillis());
+    RegistrationClaim claim =
+        RegistrationClaim.decide(request, byThisName, byThisAddress, System.currentTimeMillis());
     if (byThisName.isEmpty() && byName.size() >= terms.maxServers()) {
       throw new BerthException(
           Reason.EXHAUSTED, byName.size() + " servers are known, which is as many as may be");
@@ -96,7 +97,9 @@ public final class MemoryDirectory implements Directory {
       return HeartbeatResponse.newBuilder().setUnknown(true).build();
     }
     if (!member.server.getInstance().equals(request.getInstance())) {
-      return HeartbeatResponse.newBuilder().setReplacedBy(RegistrationClaim.describe(member.server)).build();
+      return HeartbeatResponse.newBuilder()
+          .setReplacedBy(RegistrationClaim.describe(member.server))
+          .build();
     }
     renew(member);
     LeaseTerms.changed(member.server, request)

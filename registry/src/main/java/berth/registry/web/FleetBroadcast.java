@@ -311,7 +311,8 @@ final class FleetBroadcast implements AutoCloseable {
   private void link(Entry entry) {
     try {
       entry.link =
-          new OverviewSubscription(Address.parse(entry.view.server().getInfo().getAddress(), 0), rpcThreads);
+          new OverviewSubscription(
+              Address.parse(entry.view.server().getInfo().getAddress(), 0), rpcThreads);
     } catch (RuntimeException e) {
       unreachable(entry, e.getMessage() == null ? e.toString() : e.getMessage());
     }

@@ -9,7 +9,8 @@ import java.util.Optional;
 import java.util.Queue;
 
 /** The stream of one server, which arrives in other threads than the one that reads it here. */
-final class OverviewSubscription implements AutoCloseable, ServerClient.Stream<WatchOverviewResponse> {
+final class OverviewSubscription
+    implements AutoCloseable, ServerClient.Stream<WatchOverviewResponse> {
   // It tells twice a second at most, and the reader looks every second.
   private static final int MOST_WAITING = 8;
 

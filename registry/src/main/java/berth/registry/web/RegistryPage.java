@@ -49,7 +49,10 @@ public final class RegistryPage implements AutoCloseable {
   }
 
   RegistryPage(
-      String registryName, Supplier<Roster> roster, boolean mayCancel, FleetBroadcast.Timing timing) {
+      String registryName,
+      Supplier<Roster> roster,
+      boolean mayCancel,
+      FleetBroadcast.Timing timing) {
     this(registryName, roster, mayCancel, timing, callThreads(), FleetBroadcast.newThread());
   }
 

@@ -444,7 +444,8 @@ final class ServerJson {
                     }));
   }
 
-  private static void putKnown(PageJson json, String name, List<Integer> values) throws IOException {
+  private static void putKnown(PageJson json, String name, List<Integer> values)
+      throws IOException {
     json.putArray(
         name,
         array -> {

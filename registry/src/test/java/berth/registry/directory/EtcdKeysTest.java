@@ -11,7 +11,8 @@ import org.junit.jupiter.api.Test;
 class EtcdKeysTest {
   private final EtcdKeys keys = new EtcdKeys("/berth");
   private final Server server =
-      SampleServers.listed(SampleServers.info("gpu1", "h1:1", 2, "A100", 1), SampleServers.status(2, 1));
+      SampleServers.listed(
+          SampleServers.info("gpu1", "h1:1", 2, "A100", 1), SampleServers.status(2, 1));
 
   @Test
   void aServerIsReadAtItsOwnPlace() {

@@ -42,7 +42,8 @@ class RegistrationClaimTest {
         .isInstanceOf(BerthException.class);
   }
 
-  private static RegistrationClaim decide(String instance, long generation, Optional<Server> known) {
+  private static RegistrationClaim decide(
+      String instance, long generation, Optional<Server> known) {
     return RegistrationClaim.decide(request(instance, generation), known, Optional.empty(), NOW);
   }
 

@@ -408,7 +408,8 @@ public final class Clusters implements AutoCloseable {
             .build();
     SupervisorRecord supervisor = SupervisorRecord.none(registries);
     place.submit(submitted, request.getRequestId(), supervisor);
-    return new StoredCluster(serverName(), place, submitted, request.getRequestId(), supervisor, timer);
+    return new StoredCluster(
+        serverName(), place, submitted, request.getRequestId(), supervisor, timer);
   }
 
   private Supervised add(StoredCluster cluster) {

@@ -3,5 +3,3 @@
  * them.
  */
 package berth.server.gpu;
-
-

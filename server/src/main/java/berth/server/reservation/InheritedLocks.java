@@ -1,12 +1,12 @@
 package berth.server.reservation;
 
-import berth.host.lock.LockedGpu;
 import berth.host.lock.HeldGpus;
 import berth.host.lock.HeldLock;
 import berth.host.lock.Kept;
 import berth.host.lock.LockFile;
 import berth.host.lock.LockFolder;
 import berth.host.lock.LockProtocol;
+import berth.host.lock.LockedGpu;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;

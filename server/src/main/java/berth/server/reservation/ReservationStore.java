@@ -1,10 +1,10 @@
 package berth.server.reservation;
 
-import berth.host.lock.LockedGpu;
 import berth.host.lock.Kept;
 import berth.host.lock.KernelFiles;
 import berth.host.lock.KnownProcess;
 import berth.host.lock.LockFile;
+import berth.host.lock.LockedGpu;
 import berth.host.state.DamagedFileException;
 import berth.host.state.DurableFiles;
 import berth.host.state.RecordFile;

@@ -4,13 +4,13 @@ import berth.host.gpu.Gpu;
 import berth.host.gpu.GpuMonitor;
 import berth.host.gpu.GpuSample;
 import berth.host.lock.GpuWish;
-import berth.host.lock.LockedGpu;
 import berth.host.lock.HeldGpus;
 import berth.host.lock.HeldPorts;
 import berth.host.lock.Keeper;
 import berth.host.lock.KnownProcess;
 import berth.host.lock.LockFolder;
 import berth.host.lock.LockProtocol;
+import berth.host.lock.LockedGpu;
 import berth.host.lock.PortRange;
 import berth.host.lock.ProcessWatch;
 import berth.host.state.DurableFiles;
@@ -563,7 +563,8 @@ public final class Reservations implements AutoCloseable {
                         () ->
                             reservation.watchedBy(
                                 ProcessWatch.start(
-                                    process, () -> endSurely(reservation, EndReason.PROCESS_ENDED)))));
+                                    process,
+                                    () -> endSurely(reservation, EndReason.PROCESS_ENDED)))));
   }
 
   private void watch(HeldReservation reservation, Keeper keeper) {

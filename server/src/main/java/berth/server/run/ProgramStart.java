@@ -2,10 +2,10 @@ package berth.server.run;
 
 import berth.rpc.BerthException;
 import berth.server.reservation.RunHold;
-import berth.server.run.RunRecord.Phase;
-import berth.server.run.RunRecord.Started;
 import berth.server.run.RunEngine.Pull;
 import berth.server.run.RunEngine.Running;
+import berth.server.run.RunRecord.Phase;
+import berth.server.run.RunRecord.Started;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.Optional;

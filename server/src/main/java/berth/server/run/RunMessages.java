@@ -6,10 +6,10 @@ import berth.rpc.Messages;
 import berth.rpc.PlainText;
 import berth.server.reservation.Reservation.Owner;
 import berth.server.reservation.ReservationMessages;
+import berth.server.run.RequestedRun.Code;
 import berth.server.run.RunRecord.Ended;
 import berth.server.run.RunRecord.Phase;
 import berth.server.run.RunRecord.Started;
-import berth.server.run.RequestedRun.Code;
 import berth.v1.AttachRunRequest;
 import berth.v1.ExitReason;
 import berth.v1.OutputStream;
@@ -140,7 +140,8 @@ public final class RunMessages {
         ReservationMessages.waitAtMost(request.getWait()),
         limits(request.getLimits()),
         request.hasUser()
-            ? Optional.of(new RequestedRun.User(request.getUser().getUid(), request.getUser().getGid()))
+            ? Optional.of(
+                new RequestedRun.User(request.getUser().getUid(), request.getUser().getGid()))
             : Optional.empty(),
         switch (request.getNetwork()) {
           case NETWORK_UNSPECIFIED, NETWORK_OWN -> RequestedRun.Network.OWN;

@@ -2,12 +2,12 @@ package berth.server.run;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.server.run.RunEngine.Exit;
 import berth.server.run.RunRecord.Ended;
 import berth.server.run.RunRecord.ExitReason;
 import berth.server.run.RunRecord.Phase;
 import berth.server.run.RunRecord.Started;
 import berth.server.run.RunRecord.Stop;
-import berth.server.run.RunEngine.Exit;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.Optional;

@@ -47,7 +47,8 @@ class SupervisionTest {
     folder.create(OptionalInt.empty());
     ClusterStatus submitted = ClusterStatus.newBuilder().setName("line").build();
     folder.submit(submitted, "", SupervisorRecord.none(REGISTRIES));
-    cluster = new StoredCluster("gpu01", folder, submitted, "", SupervisorRecord.none(REGISTRIES), timer);
+    cluster =
+        new StoredCluster("gpu01", folder, submitted, "", SupervisorRecord.none(REGISTRIES), timer);
   }
 
   @AfterEach

@@ -83,7 +83,8 @@ class OverviewGrpcServiceTest {
         ListClustersResponse.newBuilder()
             .addClusters(ClusterStatus.newBuilder().setName("mnist"))
             .build();
-    present = new OverviewSnapshot(present.report(), present.reservations(), present.runs(), clusters);
+    present =
+        new OverviewSnapshot(present.report(), present.reservations(), present.runs(), clusters);
 
     assertThat(watch.next())
         .isEqualTo(WatchOverviewResponse.newBuilder().setClusters(clusters).build());
