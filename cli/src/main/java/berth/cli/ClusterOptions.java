@@ -294,7 +294,7 @@ final class ClusterOptions {
   static final class SizeText implements ITypeConverter<String> {
     @Override
     public String convert(String text) {
-      Values.positiveSize(text);
+      LimitOptions.read(text, Values::positiveSize);
       return text;
     }
   }
@@ -302,7 +302,7 @@ final class ClusterOptions {
   static final class TimeConverter implements ITypeConverter<Duration> {
     @Override
     public Duration convert(String text) {
-      return Values.positiveDuration(text);
+      return LimitOptions.read(text, Values::positiveDuration);
     }
   }
 }

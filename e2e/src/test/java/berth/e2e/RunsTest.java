@@ -79,7 +79,7 @@ class RunsTest {
   void aRunThatTheServerRefusesIsAFailureOfBerth() {
     server.onRun = (request, stream) -> FakeRuns.fail(stream, Reason.NOT_FOUND, "no service tf");
 
-    Result result = berth("run", "--service", "tf");
+    Result result = berth("run", "--service", "tf", "--", "train");
 
     assertThat(result.err()).isEqualTo("berth: no service tf\n");
     assertThat(result.exitCode()).isEqualTo(125);
@@ -124,7 +124,7 @@ class RunsTest {
           send(stream, accepted(), queued(3));
           streams.add(stream);
         };
-    Process run = start("run", "--gpus", "1", "--image", "x");
+    Process run = start("run", "--gpus", "1", "--image", "x", "--", "train");
     StreamObserver<RunEvent> stream = streams.take();
     assertThat(run.errorReader().readLine()).endsWith("waiting behind 3 requests");
 
@@ -160,7 +160,7 @@ class RunsTest {
           end(stream, finished());
         };
 
-    Result result = berth("run", "--image", "x");
+    Result result = berth("run", "--image", "x", "--", "train");
 
     assertThat(result.exitCode()).isZero();
     assertThat(result.out().equals(piece.repeat(pieces))).isTrue();
@@ -172,7 +172,10 @@ class RunsTest {
         (request, stream) ->
             end(stream, accepted(), queued(1), started(), output(0, "hello\n"), finished());
     String command =
-        Installed.command("berth") + " run --gpus 1 --image x --server " + server.address();
+        Installed.command("berth")
+            + " run --gpus 1 --image x --server "
+            + server.address()
+            + " -- train";
 
     Result result = Installed.run("script", "-qec", command, "/dev/null");
 
@@ -385,7 +388,7 @@ class RunsTest {
           send(stream, accepted(), started(), output(0, "ready\n"));
           streams.add(stream);
         };
-    Process run = start("run", "--image", "x");
+    Process run = start("run", "--image", "x", "--", "train");
     assertThat(run.inputReader().readLine()).isEqualTo("ready");
     return run;
   }
