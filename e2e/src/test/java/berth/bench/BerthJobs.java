@@ -1,7 +1,7 @@
 package berth.bench;
 
 import berth.bench.Job.Outcome;
-import berth.client.RunClient;
+import berth.client.call.RunClient;
 import berth.rpc.Address;
 import berth.v1.ExitReason;
 import berth.v1.GpuRequest;

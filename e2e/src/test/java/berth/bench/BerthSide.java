@@ -1,6 +1,6 @@
 package berth.bench;
 
-import berth.client.ReservationClient;
+import berth.client.call.ReservationClient;
 import berth.rpc.Address;
 import berth.v1.GpuRequest;
 import berth.v1.ReserveRequest;

@@ -3,9 +3,9 @@ package berth.bench;
 import static berth.bench.Comparison.number;
 import static berth.bench.Comparison.percentile;
 
-import berth.client.RegistryClient;
-import berth.client.ReservationClient;
-import berth.client.RunClient;
+import berth.client.call.RegistryClient;
+import berth.client.call.ReservationClient;
+import berth.client.call.RunClient;
 import berth.client.cluster.Cluster;
 import berth.client.cluster.ClusterRequest;
 import berth.fake.FakeServer;

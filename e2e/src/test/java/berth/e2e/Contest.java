@@ -1,6 +1,6 @@
 package berth.e2e;
 
-import berth.client.ReservationClient;
+import berth.client.call.ReservationClient;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
 import berth.rpc.Reason;

@@ -12,8 +12,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
-import berth.client.TarPacker;
-import berth.client.TarUnpacker;
+import berth.client.call.TarPacker;
+import berth.client.call.TarUnpacker;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.CancelRunRequest;

@@ -3,7 +3,7 @@ package berth.e2e;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
-import berth.client.GpuClient;
+import berth.client.call.GpuClient;
 import berth.e2e.Installed.Result;
 import berth.rpc.Address;
 import berth.rpc.BerthException;

@@ -3,7 +3,7 @@ package berth.e2e;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
-import berth.client.ReservationClient;
+import berth.client.call.ReservationClient;
 import berth.e2e.Referee.Verdict;
 import berth.rpc.Address;
 import berth.v1.ListReservationsResponse;

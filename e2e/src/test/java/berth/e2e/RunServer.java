@@ -3,9 +3,9 @@ package berth.e2e;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
-import berth.client.FollowedRun;
-import berth.client.ReservationClient;
-import berth.client.RunClient;
+import berth.client.call.FollowedRun;
+import berth.client.call.ReservationClient;
+import berth.client.call.RunClient;
 import berth.rpc.Address;
 import berth.v1.AttachRunRequest;
 import berth.v1.CancelRunRequest;

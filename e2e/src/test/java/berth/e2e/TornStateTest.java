@@ -2,8 +2,8 @@ package berth.e2e;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.client.ReservationClient;
-import berth.client.RunClient;
+import berth.client.call.ReservationClient;
+import berth.client.call.RunClient;
 import berth.rpc.Address;
 import berth.v1.GpuRequest;
 import berth.v1.Reservation;
