@@ -10,7 +10,7 @@ import static berth.fake.FakeRuns.send;
 import static berth.fake.FakeRuns.started;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.client.TarPacker;
+import berth.client.call.TarPacker;
 import berth.e2e.fixture.Installed;
 import berth.e2e.fixture.Installed.Result;
 import berth.fake.FakeRuns;
