@@ -15,10 +15,10 @@ if ! command -v "$java" >/dev/null 2>&1; then
 fi
 # Java names files in the characters of its locale, and cannot name those of a bundle if these are not UTF-8. The property
 # keeps what LC_ALL was: tables are drawn for the caller's terminal, and `berth lock` gives it back to its command.
+# Another locale with characters of its own stays: in UTF-8, Java would damage the words of whoever has it.
 locale=
 case ${LC_ALL:-${LC_CTYPE:-${LANG:-}}} in
-  *[Uu][Tt][Ff]-8* | *[Uu][Tt][Ff]8*) ;;
-  *)
+  '' | C | POSIX)
     locale=-Dberth.callerLcAll=${LC_ALL-}
     export LC_ALL=C.UTF-8
     ;;

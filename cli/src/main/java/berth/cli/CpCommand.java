@@ -11,6 +11,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.concurrent.Callable;
 import java.util.function.UnaryOperator;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
@@ -38,6 +40,8 @@ import picocli.CommandLine.Spec;
       "  berth cp run-6b1f:logs results/logs-of-monday",
     })
 final class CpCommand implements Callable<Integer> {
+  private static final Pattern WILD = Pattern.compile("[*?\\[{]");
+
   @Spec private CommandSpec spec;
   @Mixin private ServerOption server;
 
@@ -61,7 +65,7 @@ final class CpCommand implements Callable<Integer> {
           spec.commandLine(), "'" + source + "' is not RUN:PATH, such as run-6b1f:model.h5");
     }
     boolean intoFolder = Files.isDirectory(destination);
-    if (!intoFolder && path.matches(".*[*?\\[{].*")) {
+    if (!intoFolder && WILD.matcher(path).find()) {
       throw new BerthException(
           Reason.INVALID,
           "the pattern " + path + " needs a folder as DEST: " + destination + " is none");
@@ -110,8 +114,11 @@ final class CpCommand implements Callable<Integer> {
     return (plain.startsWith(work) ? work.relativize(plain) : plain).toString();
   }
 
+  /** The folders before the last part, or before the first part with a wildcard. */
   private static String parent(String path) {
-    return path.substring(0, path.lastIndexOf('/') + 1);
+    Matcher wild = WILD.matcher(path);
+    int end = wild.find() ? wild.start() : path.length();
+    return path.substring(0, path.lastIndexOf('/', end - 1) + 1);
   }
 
   /** The names without the folder in which they were. */

@@ -3,13 +3,16 @@ package berth.cli;
 import berth.client.call.RunClient;
 import berth.client.call.RunSearch;
 import berth.client.call.RunSearch.Match;
+import berth.client.call.ThisUser;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.Run;
 import berth.v1.Server;
 import berth.v1.ServerFilter;
 import java.util.List;
+import java.util.Optional;
 import java.util.function.Consumer;
+import java.util.function.Function;
 
 /**
  * A run that was found by what a person typed, and a connection to its server.
@@ -25,6 +28,29 @@ record FoundRun(RunClient client, Run run) implements AutoCloseable {
    *     have another
    */
   static FoundRun find(Servers servers, String text) {
+    return find(
+        servers,
+        text,
+        "",
+        all -> RunSearch.findByName(all, text, ServerOption.TIMEOUT, Terminal::note));
+  }
+
+  /**
+   * The same, for what cannot be undone: by a name only one of the caller's own runs is found,
+   * since others may have chosen the same name.
+   */
+  static FoundRun findToChange(Servers servers, String text) {
+    return find(
+        servers,
+        text,
+        ", nor a run of yours with this name",
+        all ->
+            RunSearch.findOwnByName(
+                all, text, ThisUser.owner(), ServerOption.TIMEOUT, Terminal::note));
+  }
+
+  private static FoundRun find(
+      Servers servers, String text, String orElse, Function<List<Server>, Optional<Match>> byName) {
     List<Server> all = servers.list(ServerFilter.getDefaultInstance());
     Match match;
     try {
@@ -34,24 +60,27 @@ record FoundRun(RunClient client, Run run) implements AutoCloseable {
         throw e;
       }
       match =
-          RunSearch.findByName(all, text, ServerOption.TIMEOUT, Terminal::note)
+          byName
+              .apply(all)
               .orElseThrow(
                   () ->
                       new BerthException(
-                          e.reason(), e.getMessage() + "; 'berth runs --all' lists them", e));
+                          e.reason(),
+                          e.getMessage() + orElse + "; 'berth runs --all' lists them",
+                          e));
     }
     return new FoundRun(RunClient.of(match.server()), match.run());
   }
 
   /**
-   * Finds each of these runs and does something with it, also after that failed for another.
+   * Finds each of these runs and changes it, also after that failed for another.
    *
    * @throws BerthException the last failure; those before it have been printed
    */
   static void forEach(Servers servers, List<String> texts, Consumer<FoundRun> action) {
     BerthException failure = null;
     for (String text : texts) {
-      try (FoundRun found = find(servers, text)) {
+      try (FoundRun found = findToChange(servers, text)) {
         action.accept(found);
       } catch (BerthException e) {
         if (failure != null) {

@@ -3,14 +3,20 @@ package berth.cli;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import java.io.IOException;
+import java.nio.file.FileVisitResult;
 import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.PathMatcher;
+import java.nio.file.SimpleFileVisitor;
+import java.nio.file.attribute.BasicFileAttributes;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.Set;
+import java.util.function.Predicate;
 import java.util.regex.Pattern;
 import java.util.regex.PatternSyntaxException;
-import java.util.stream.Stream;
 
 /**
  * Looks before a run whether the files that it is to bring have a place here. Whether each of them
@@ -53,7 +59,10 @@ final class LocalOutputs {
       return Optional.empty();
     }
     if (!WILD.matcher(pattern).find()) {
-      return Optional.of(folder.resolve(pattern).normalize()).filter(Files::isRegularFile);
+      Path named = folder.resolve(pattern).normalize();
+      return Files.isDirectory(named, LinkOption.NOFOLLOW_LINKS)
+          ? first(named, Integer.MAX_VALUE, file -> true)
+          : Optional.of(named).filter(file -> Files.exists(file, LinkOption.NOFOLLOW_LINKS));
     }
     PathMatcher matcher;
     try {
@@ -66,12 +75,41 @@ final class LocalOutputs {
     if (!Files.isDirectory(start)) {
       return Optional.empty();
     }
-    try (Stream<Path> files = Files.find(start, depth, (file, kind) -> kind.isRegularFile())) {
-      return files
-          .limit(MOST_FILES)
-          .filter(file -> matcher.matches(folder.relativize(file)))
-          .findFirst();
-    }
+    return first(start, depth, file -> matcher.matches(folder.relativize(file)));
+  }
+
+  /** The first file or link below a folder that fits. What cannot be read is passed over. */
+  private static Optional<Path> first(Path start, int depth, Predicate<Path> fits)
+      throws IOException {
+    List<Path> found = new ArrayList<>();
+    Files.walkFileTree(
+        start,
+        Set.of(),
+        depth,
+        new SimpleFileVisitor<>() {
+          private int seen;
+
+          @Override
+          public FileVisitResult visitFile(Path file, BasicFileAttributes attributes) {
+            if (!attributes.isDirectory() && fits.test(file)) {
+              found.add(file);
+            }
+            return found.isEmpty() && ++seen < MOST_FILES
+                ? FileVisitResult.CONTINUE
+                : FileVisitResult.TERMINATE;
+          }
+
+          @Override
+          public FileVisitResult visitFileFailed(Path file, IOException failure) {
+            return FileVisitResult.CONTINUE;
+          }
+
+          @Override
+          public FileVisitResult postVisitDirectory(Path folder, IOException failure) {
+            return FileVisitResult.CONTINUE;
+          }
+        });
+    return found.stream().findFirst();
   }
 
   /** The folders that a pattern names before its first wildcard. */

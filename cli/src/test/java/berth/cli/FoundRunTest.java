@@ -4,10 +4,12 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import berth.client.call.RegistryClient;
+import berth.client.call.ThisUser;
 import berth.fake.FakeRegistry;
 import berth.fake.FakeRuns;
 import berth.rpc.Address;
 import berth.v1.ListRunsResponse;
+import berth.v1.Owner;
 import berth.v1.Run;
 import berth.v1.RunCodeRequest;
 import berth.v1.RunState;
@@ -120,6 +122,39 @@ class FoundRunTest {
             "there may be a newer run 'bert' than run-1: use an ID; no answer from gone: ");
   }
 
+  @Test
+  void whatCannotBeUndoneFindsOnlyOwnRunsByName() {
+    registry.servers = List.of(gpu01);
+    Run ofAnother = run("run-1", "bert", 1, false);
+    Run own = of(ThisUser.owner(), run("run-2", "bert", 2, true));
+    runs.runs = runs(ofAnother, own);
+
+    assertThat(find("bert")).isEqualTo("run-1");
+    assertThat(findToChange("bert")).isEqualTo("run-2");
+    assertThat(findToChange("run-1")).isEqualTo("run-1");
+
+    runs.runs = runs(ofAnother);
+    assertThatThrownBy(() -> findToChange("bert"))
+        .hasMessage(
+            "there is no run 'bert', nor a run of yours with this name; 'berth runs --all' lists"
+                + " them");
+  }
+
+  @Test
+  void whatCannotBeUndoneTakesNoRunByNameWhileAServerIsSilent() {
+    registry.servers = List.of(gone, gpu01);
+    runs.runs = runs(of(ThisUser.owner(), run("run-1", "bert", 1, false)));
+
+    assertThatThrownBy(() -> findToChange("bert"))
+        .hasMessageStartingWith(
+            "there may be another unfinished run 'bert' than run-1: use an ID; no answer from"
+                + " gone");
+  }
+
+  private static Run of(Owner owner, Run run) {
+    return run.toBuilder().setRequest(run.getRequest().toBuilder().setOwner(owner)).build();
+  }
+
   private static ListRunsResponse runs(Run... runs) {
     return ListRunsResponse.newBuilder().addAllRuns(List.of(runs)).build();
   }
@@ -131,6 +166,12 @@ class FoundRunTest {
         .setAcceptedAt(Timestamp.newBuilder().setSeconds(accepted))
         .setState(ended ? RunState.RUN_STATE_ENDED : RunState.RUN_STATE_RUNNING)
         .build();
+  }
+
+  private String findToChange(String text) {
+    try (FoundRun found = FoundRun.findToChange(servers, text)) {
+      return found.id();
+    }
   }
 
   private String find(String text) {

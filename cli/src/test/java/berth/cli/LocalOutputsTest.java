@@ -22,7 +22,7 @@ class LocalOutputsTest {
   }
 
   @ParameterizedTest
-  @ValueSource(strings = {"model/a.h5", "./model/a.h5", "model/*.h5", "*/a.h5", "**.h5"})
+  @ValueSource(strings = {"model/a.h5", "./model/a.h5", "model", "model/*.h5", "*/a.h5", "**.h5"})
   void refusesToOverwriteAFile(String pattern) {
     assertThatThrownBy(() -> LocalOutputs.check(folder, List.of("log", pattern), false))
         .hasMessageContaining("--output " + pattern + ": ")
@@ -32,7 +32,7 @@ class LocalOutputsTest {
   }
 
   @ParameterizedTest
-  @ValueSource(strings = {"model", "model/b.h5", "*.h5", "other/*.h5", "[", "../x", "/work/a.h5"})
+  @ValueSource(strings = {"model/b.h5", "*.h5", "other/*.h5", "[", "../x", "/work/a.h5"})
   void leavesAloneWhatIsInNobodysWay(String pattern) {
     assertThatCode(() -> LocalOutputs.check(folder, List.of(pattern), false))
         .doesNotThrowAnyException();

@@ -303,7 +303,7 @@ public final class Berth implements AutoCloseable {
   }
 
   /**
-   * Copies files of a run that has ended into a local folder, at most 100 GiB: see {@link
+   * Copies files of a running or ended run into a local folder, at most 100 GiB: see {@link
    * #fetchFiles(String, Path, long, List)}.
    *
    * @param patterns such as {@code model/*.h5}, relative to the folder in which the program
@@ -314,7 +314,7 @@ public final class Berth implements AutoCloseable {
   }
 
   /**
-   * Copies files of a run that has ended into a local folder, under the paths that they had below
+   * Copies files of a running or ended run into a local folder, under the paths that they had below
    * the run's. What the server sends cannot get out of the folder: absolute names, {@code ..} and
    * ways through links are refused, links that lead out and devices are left out. Files that exist
    * are replaced once the new one is complete.

@@ -6,6 +6,7 @@ import berth.rpc.BerthException;
 import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.v1.ListRunsRequest;
+import berth.v1.Owner;
 import berth.v1.Run;
 import berth.v1.RunSelection;
 import berth.v1.Server;
@@ -16,6 +17,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.function.Consumer;
 import java.util.function.Function;
+import java.util.function.Predicate;
 import java.util.stream.Collectors;
 
 /** Finds a run by its ID, the beginning of that, or its name. Any thread may call. */
@@ -61,8 +63,28 @@ public final class RunSearch {
    */
   public static Optional<Match> findByName(
       List<Server> servers, String name, Duration timeout, Consumer<String> note) {
+    return findByName(servers, name, owner -> true, false, timeout, note);
+  }
+
+  /**
+   * The same among the runs of one owner, for what cannot be undone: also an unfinished run counts
+   * only if all servers answer.
+   */
+  public static Optional<Match> findOwnByName(
+      List<Server> servers, String name, Owner owner, Duration timeout, Consumer<String> note) {
+    return findByName(servers, name, owner::equals, true, timeout, note);
+  }
+
+  private static Optional<Match> findByName(
+      List<Server> servers,
+      String name,
+      Predicate<Owner> whose,
+      boolean onlyIfSure,
+      Duration timeout,
+      Consumer<String> note) {
     // In this order: a run that ends between the two questions is in both answers, not in neither.
-    Matches unfinished = named(servers, name, RunSelection.RUN_SELECTION_UNFINISHED, timeout);
+    Matches unfinished =
+        named(servers, name, whose, RunSelection.RUN_SELECTION_UNFINISHED, timeout);
     if (unfinished.list.size() > 1) {
       throw new BerthException(
           Reason.INVALID,
@@ -72,9 +94,20 @@ public final class RunSearch {
               + ids(unfinished.list));
     }
     if (!unfinished.list.isEmpty()) {
-      return Optional.of(unfinished.list.get(0));
+      Match match = unfinished.list.get(0);
+      if (onlyIfSure && !unfinished.silent.isEmpty()) {
+        throw new BerthException(
+            Reason.UNAVAILABLE,
+            "there may be another unfinished run '"
+                + name
+                + "' than "
+                + match.run.getRunId()
+                + ": use an ID"
+                + unfinished.silent);
+      }
+      return Optional.of(match);
     }
-    Matches ended = named(servers, name, RunSelection.RUN_SELECTION_ENDED, timeout);
+    Matches ended = named(servers, name, whose, RunSelection.RUN_SELECTION_ENDED, timeout);
     Optional<Match> newest =
         ended.list.stream()
             .max(Comparator.comparing(match -> Messages.instant(match.run.getAcceptedAt())));
@@ -100,7 +133,11 @@ public final class RunSearch {
   }
 
   private static Matches named(
-      List<Server> servers, String name, RunSelection selection, Duration timeout) {
+      List<Server> servers,
+      String name,
+      Predicate<Owner> whose,
+      RunSelection selection,
+      Duration timeout) {
     return name.isEmpty()
         ? new Matches(List.of(), "")
         : ask(
@@ -108,6 +145,7 @@ public final class RunSearch {
             client ->
                 client.listRuns(selection, timeout).stream()
                     .filter(run -> run.getRequest().getName().equals(name))
+                    .filter(run -> whose.test(run.getRequest().getOwner()))
                     .toList());
   }
 

@@ -95,6 +95,18 @@ public final class TarPacker {
             }
             return FileVisitResult.CONTINUE;
           }
+
+          // A folder that cannot be read comes here before it was asked for.
+          @Override
+          public FileVisitResult visitFileFailed(Path path, IOException failure)
+              throws IOException {
+            if (!path.equals(folder)
+                && ignored.leavesOut(
+                    folder.relativize(path), Files.isDirectory(path, LinkOption.NOFOLLOW_LINKS))) {
+              return FileVisitResult.CONTINUE;
+            }
+            throw failure;
+          }
         });
     return contents;
   }

@@ -512,7 +512,9 @@ final class ClusterAttempt {
                   .map(TaskName::toString)
                   .collect(Collectors.joining(", "))
               + (more > 0 ? " and " + more + " more" : ""));
-      alarm(done, request.workerGrace());
+      // Counted from the end of the chief: a supervisor that starts again gives no more time.
+      Duration left = request.workerGrace().minus(ledger.sinceEnd(request.leader()));
+      alarm(done, left.isNegative() ? Duration.ZERO : left);
     }
   }
 

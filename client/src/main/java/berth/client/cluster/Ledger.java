@@ -174,6 +174,16 @@ final class Ledger {
     return time.isNegative() ? Duration.ZERO : time;
   }
 
+  /** How long ago the last start of a task ended; not at all if it has not. */
+  synchronized Duration sinceEnd(TaskName task) {
+    TaskAttempt attempt = attempt(task);
+    Duration time =
+        attempt.hasEndedAt()
+            ? Duration.between(Messages.instant(attempt.getEndedAt()), clock.instant())
+            : Duration.ZERO;
+    return time.isNegative() ? Duration.ZERO : time;
+  }
+
   /** How many of the last starts of a task ended soon, the very last included. */
   synchronized int quickEnds(TaskName task) {
     List<TaskAttempt> attempts = task(task).getAttemptsList();

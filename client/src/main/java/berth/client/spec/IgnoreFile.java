@@ -121,7 +121,9 @@ public final class IgnoreFile {
   }
 
   static IgnoreFile parse(String text) {
-    return new IgnoreFile(text.lines().map(Rule::parse).flatMap(Optional::stream).toList());
+    // Editors of Windows mark the beginning of a text.
+    String unmarked = text.startsWith("\uFEFF") ? text.substring(1) : text;
+    return new IgnoreFile(unmarked.lines().map(Rule::parse).flatMap(Optional::stream).toList());
   }
 
   /**

@@ -17,6 +17,7 @@ class IgnoreFileTest {
   @CsvSource(
       delimiter = '|',
       value = {
+        "\uFEFF*.env | .env, x.env | env",
         "*.h5 | model.h5, sub/deep/model.h5 | model.h5.txt, h5",
         "/data | data, data/x | sub/data, data2",
         "data/ | data/x, sub/data/x | data",

@@ -38,6 +38,7 @@ final class GpuRelease {
     while (true) {
       try {
         context.runtime().remove(runId);
+        heldBack = "";
         return;
       } catch (RuntimeException e) {
         heldBack = String.valueOf(e.getMessage());

@@ -34,6 +34,10 @@ final class ContainerExit {
   // What an engine reports that was restarted and cannot find out how a program ended.
   private static final int UNKNOWN = 255;
 
+  private static final String KILL = "kill";
+  private static final String OUT_OF_MEMORY = "oom";
+  private static final Set<String> ENDING_SIGNALS = Set.of("9", "15");
+
   static final String REMOVED = "its container was removed outside of Berth";
 
   private final EngineClient engine;
@@ -53,9 +57,11 @@ final class ContainerExit {
     startedHere.add(runId);
   }
 
-  /** Berth sends it a signal. */
-  void signalled(String runId) {
-    signalled.add(runId);
+  /** Berth sends it a signal; one that only warns says nothing of its end. */
+  void signalled(String runId, String signal) {
+    if (signal.equals("TERM") || signal.equals("KILL")) {
+      signalled.add(runId);
+    }
   }
 
   void forget(String runId) {
@@ -121,10 +127,10 @@ final class ContainerExit {
       return exit;
     }
     Set<String> events = lastEvents(container.getId());
-    if (events.contains("oom")) {
+    if (events.contains(OUT_OF_MEMORY)) {
       return new Exit(exit.code(), true, exit.at(), "");
     }
-    if (events.contains("kill")) {
+    if (events.contains(KILL)) {
       return exit.lostBecause("the container was stopped by the Docker engine, not by Berth");
     }
     // Neither Berth nor the engine killed it; the kernel did kill something just then.
@@ -133,7 +139,10 @@ final class ContainerExit {
         : exit;
   }
 
-  /** Which of "kill" and "oom" there were lately. The engine notes both after the deed. */
+  /**
+   * Which of {@link #KILL} and {@link #OUT_OF_MEMORY} there were lately; none if the engine does
+   * not say. The engine notes both after the deed.
+   */
   private Set<String> lastEvents(String containerId) throws InterruptedException {
     Set<String> seen = ConcurrentHashMap.newKeySet();
     long now = Instant.now().getEpochSecond();
@@ -142,10 +151,10 @@ final class ContainerExit {
           @Override
           public void onNext(Event event) {
             String action = event == null ? null : event.getAction();
-            if (action != null) {
+            if (action != null && (!action.equals(KILL) || ends(event))) {
               seen.add(action);
             }
-            if (seen.contains("oom")) {
+            if (seen.contains(OUT_OF_MEMORY)) {
               // Nothing else matters.
               onComplete();
             }
@@ -155,15 +164,27 @@ final class ContainerExit {
           .commands()
           .eventsCmd()
           .withContainerFilter(containerId)
-          .withEventFilter("kill", "oom")
+          .withEventFilter(KILL, OUT_OF_MEMORY)
           .withSince(Long.toString(now - EVENTS_BACK.toSeconds()))
           .withUntil(Long.toString(now + EVENTS_AHEAD.toSeconds()))
           .exec(events)
           .awaitCompletion(EVENTS_BACK.toSeconds(), TimeUnit.SECONDS);
-    } catch (IOException e) {
-      log.debug("cannot close the events of {}", containerId, e);
+    } catch (IOException | RuntimeException e) {
+      if (e.getCause() instanceof InterruptedException) {
+        throw new InterruptedException();
+      }
+      log.warn("cannot read the events of {}: {}", containerId, EngineClient.text(e));
     }
     return seen;
+  }
+
+  // A warning before a time limit is a "kill" too, with another signal.
+  private static boolean ends(Event event) {
+    String signal =
+        event.getActor() == null || event.getActor().getAttributes() == null
+            ? null
+            : event.getActor().getAttributes().get("signal");
+    return signal == null || ENDING_SIGNALS.contains(signal);
   }
 
   private static Exit exit(ContainerState state) {

@@ -300,7 +300,7 @@ public final class DockerRuntime implements RunEngine {
 
   @Override
   public void signal(String runId, String signal) {
-    exits.signalled(runId);
+    exits.signalled(runId, signal);
     try {
       engine.ask(
           () ->

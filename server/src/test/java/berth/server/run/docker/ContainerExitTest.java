@@ -57,6 +57,31 @@ class ContainerExitTest {
     assertThat(exits.await("run-1")).isEqualTo(new Exit(137, true, END, ""));
   }
 
+  @Test
+  void aWarningIsNoKill() throws Exception {
+    ended(143, false);
+    engine.answer(
+        EVENTS,
+        200,
+        "{\"Action\":\"kill\",\"id\":\"c1\",\"Actor\":{\"ID\":\"c1\",\"Attributes\":{\"signal\":\"10\"}}}\n");
+    assertThat(exits.await("run-1")).isEqualTo(new Exit(143, false, END, ""));
+  }
+
+  @Test
+  void whatRunsOutOfMemoryAfterAWarningIsOutOfMemory() throws Exception {
+    exits.signalled("run-1", "USR1");
+    ended(137, false);
+    engine.answer(EVENTS, 200, OOM_EVENT);
+    assertThat(exits.await("run-1")).isEqualTo(new Exit(137, true, END, ""));
+  }
+
+  @Test
+  void anEngineWithoutEventsHasNotGoneDown() throws Exception {
+    ended(137, false);
+    engine.answer(EVENTS, 500, "{\"message\":\"no events here\"}");
+    assertThat(exits.await("run-1")).isEqualTo(new Exit(137, false, END, ""));
+  }
+
   /** An engine that hears of the end first may never hear of the lack of memory. */
   @Test
   void theKernelTellsOfTheLackOfMemoryThatTheEngineNeverHeardOf() throws Exception {
@@ -126,7 +151,7 @@ class ContainerExitTest {
     ended(3, false);
     assertThat(exits.await("run-1")).isEqualTo(new Exit(3, false, END, ""));
     ended(137, false);
-    exits.signalled("run-1");
+    exits.signalled("run-1", "KILL");
     assertThat(exits.await("run-1")).isEqualTo(new Exit(137, false, END, ""));
 
     assertThat(engine.timesAnswered(EVENTS)).isZero();
