@@ -54,8 +54,7 @@ class DiscoveryTest {
     // On a busy machine, one that has just started may answer too late for the first program.
     await()
         .untilAsserted(
-            () ->
-                assertThat(java(user, ServerNames.class).out()).isEqualTo("the servers: []\n"));
+            () -> assertThat(java(user, ServerNames.class).out()).isEqualTo("the servers: []\n"));
     assertThat(java(machine().plugInto(networkSwitch(), "10.77.0.1/24"), ServerNames.class).err())
         .contains("NOT_FOUND: no registry answers on the local network");
   }
