@@ -74,9 +74,11 @@ class JavaLibraryTest {
   void connect() {
     // Of equal registries, one that is not there does no harm.
     berth = Berth.connect("127.0.0.1:1", registry.address());
-    // All is free, and the registry has heard of that.
+    // All is free, and the registry has heard of that. On a busy machine, it may take longer to
+    // answer a new client than a call waits.
     await()
         .atMost(PATIENCE)
+        .ignoreExceptionsInstanceOf(BerthException.class)
         .until(() -> berth.gpus().stream().filter(ServerGpu::free).count() == 3);
   }
 

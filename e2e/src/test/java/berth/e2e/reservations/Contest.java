@@ -25,6 +25,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 
 /**
@@ -47,6 +48,7 @@ final class Contest {
   private final Map<Kind, Integer> kills = new ConcurrentHashMap<>();
   private final Semaphore shortUses = new Semaphore(0);
   private final Semaphore longUses = new Semaphore(0);
+  private final AtomicInteger leases = new AtomicInteger();
   private volatile int restarts;
 
   /**
@@ -67,6 +69,11 @@ final class Contest {
     return kills.getOrDefault(kind, 0);
   }
 
+  /** How often a daemon granted a lease. */
+  int leases() {
+    return leases.get();
+  }
+
   /** How often the daemon was killed and started again. */
   int restarts() {
     return restarts;
@@ -79,6 +86,7 @@ final class Contest {
           long asked = System.nanoTime();
           Optional<Reservation> granted = lease(client, random);
           if (granted.isPresent()) {
+            leases.incrementAndGet();
             Referee.Use use = referee.enter(name, indices(granted.get()), asked);
             pause(random, 3);
             use.close();
