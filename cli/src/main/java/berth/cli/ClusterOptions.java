@@ -1,12 +1,12 @@
 package berth.cli;
 
 import berth.cli.ServerFilterOptions.LabelOption;
-import berth.client.Program;
-import berth.client.RunSpec;
 import berth.client.cluster.ClusterFile;
 import berth.client.cluster.ClusterPolicy;
 import berth.client.cluster.ClusterRequest;
 import berth.client.cluster.TaskGroup;
+import berth.client.spec.Program;
+import berth.client.spec.RunSpec;
 import berth.command.DurationConverter;
 import berth.command.GpuCountConverter;
 import berth.text.Values;
@@ -294,7 +294,7 @@ final class ClusterOptions {
   static final class SizeText implements ITypeConverter<String> {
     @Override
     public String convert(String text) {
-      Values.positiveSize(text);
+      LimitOptions.read(text, Values::positiveSize);
       return text;
     }
   }
@@ -302,7 +302,7 @@ final class ClusterOptions {
   static final class TimeConverter implements ITypeConverter<Duration> {
     @Override
     public Duration convert(String text) {
-      return Values.positiveDuration(text);
+      return LimitOptions.read(text, Values::positiveDuration);
     }
   }
 }

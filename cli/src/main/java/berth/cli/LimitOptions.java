@@ -1,12 +1,13 @@
 package berth.cli;
 
-import berth.client.IdleLimit;
-import berth.client.Warning;
+import berth.client.spec.IdleLimit;
+import berth.client.spec.Warning;
 import berth.command.DurationConverter;
 import berth.command.SizeConverter;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
 import berth.rpc.Reason;
+import berth.text.InvalidValueException;
 import berth.v1.Limits;
 import berth.v1.WarningSignal;
 import java.time.Duration;
@@ -99,7 +100,7 @@ final class LimitOptions {
   static <T> T read(String text, Function<String, T> parser) {
     try {
       return parser.apply(text);
-    } catch (BerthException e) {
+    } catch (BerthException | InvalidValueException e) {
       throw new TypeConversionException(e.getMessage());
     }
   }

@@ -3,6 +3,7 @@ package berth.client;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import berth.client.call.ThisUser;
 import berth.fake.FakeRegistry;
 import berth.fake.FakeRuns;
 import berth.rpc.Address;
@@ -130,7 +131,7 @@ class BerthRunsTest {
     assertFails(
         () -> berth.findRun("run-"),
         Reason.INVALID,
-        "'run-' begins the names of several runs: run-77, run-6b1fd2c9aa");
+        "'run-' begins the IDs of several runs: run-77, run-6b1fd2c9aa");
   }
 
   @Test

@@ -1,6 +1,6 @@
 package berth.e2e.bench;
 
-import berth.client.RunClient;
+import berth.client.call.RunClient;
 import berth.e2e.bench.Job.Outcome;
 import berth.rpc.Address;
 import berth.v1.ExitReason;

@@ -1,6 +1,6 @@
 package berth.e2e.bench;
 
-import berth.client.ReservationClient;
+import berth.client.call.ReservationClient;
 import berth.rpc.Address;
 import berth.v1.GpuRequest;
 import berth.v1.ReserveRequest;

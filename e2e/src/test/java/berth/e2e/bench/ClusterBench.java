@@ -3,9 +3,9 @@ package berth.e2e.bench;
 import static berth.e2e.bench.Comparison.number;
 import static berth.e2e.bench.Comparison.percentile;
 
-import berth.client.RegistryClient;
-import berth.client.ReservationClient;
-import berth.client.RunClient;
+import berth.client.call.RegistryClient;
+import berth.client.call.ReservationClient;
+import berth.client.call.RunClient;
 import berth.client.cluster.Cluster;
 import berth.client.cluster.ClusterRequest;
 import berth.fake.FakeServer;

@@ -3,7 +3,7 @@ package berth.e2e.clusters;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
-import berth.client.RegistryClient;
+import berth.client.call.RegistryClient;
 import berth.client.cluster.Cluster;
 import berth.client.cluster.ClusterEvent;
 import berth.client.cluster.ClusterRequest;

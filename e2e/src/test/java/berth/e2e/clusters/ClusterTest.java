@@ -4,8 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
-import berth.client.RegistryClient;
-import berth.client.RunSpec;
+import berth.client.call.RegistryClient;
 import berth.client.cluster.Cluster;
 import berth.client.cluster.ClusterEvent;
 import berth.client.cluster.ClusterRequest;
@@ -16,6 +15,7 @@ import berth.client.cluster.TaskResult;
 import berth.client.cluster.TaskResult.End;
 import berth.e2e.fixture.Daemon;
 import berth.e2e.fixture.RunServer;
+import berth.client.spec.RunSpec;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;

@@ -4,9 +4,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
-import berth.client.Bundle;
-import berth.client.ClusterClient;
-import berth.client.ThisUser;
+import berth.client.call.Bundle;
+import berth.client.call.ClusterClient;
+import berth.client.call.ThisUser;
 import berth.client.cluster.ClusterRequest;
 import berth.client.cluster.PackedRequest;
 import berth.e2e.fixture.Daemon;

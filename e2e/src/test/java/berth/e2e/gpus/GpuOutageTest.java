@@ -3,7 +3,7 @@ package berth.e2e.gpus;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
-import berth.client.GpuClient;
+import berth.client.call.GpuClient;
 import berth.e2e.fixture.Daemon;
 import berth.e2e.fixture.Installed;
 import berth.e2e.fixture.Installed.Result;

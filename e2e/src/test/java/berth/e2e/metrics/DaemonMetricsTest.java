@@ -31,7 +31,7 @@ import org.junit.jupiter.api.io.TempDir;
 @TestInstance(Lifecycle.PER_CLASS)
 class DaemonMetricsTest {
   private static final Path MONITORING = Path.of(System.getProperty("berth.root"), "monitoring");
-  private static final Pattern HTTP = Pattern.compile("(?:page is|metrics are) (http://[^/]+/)");
+  private static final Pattern HTTP = Pattern.compile("(?:page is|metrics at) (http://[^/]+/)");
 
   @TempDir private static Path folder;
   private final HttpClient client = HttpClient.newHttpClient();

@@ -1,7 +1,7 @@
 package berth.e2e.registry;
 
 import berth.client.Berth;
-import berth.client.GpuServer;
+import berth.client.spec.GpuServer;
 import berth.rpc.BerthException;
 
 /** Prints the servers of the registry that it finds. */

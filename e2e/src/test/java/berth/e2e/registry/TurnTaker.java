@@ -1,7 +1,7 @@
 package berth.e2e.registry;
 
-import berth.client.RegistryClient;
-import berth.client.Turn;
+import berth.client.call.RegistryClient;
+import berth.client.call.Turn;
 import berth.rpc.Address;
 import berth.v1.AwaitTurnRequest;
 import java.util.List;

@@ -3,8 +3,8 @@ package berth.e2e.registry;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
-import berth.client.RegistryClient;
-import berth.client.Turn;
+import berth.client.call.RegistryClient;
+import berth.client.call.Turn;
 import berth.e2e.fixture.Daemon;
 import berth.rpc.Address;
 import berth.rpc.Messages;

@@ -1,6 +1,6 @@
 package berth.e2e.reservations;
 
-import berth.client.ReservationClient;
+import berth.client.call.ReservationClient;
 import berth.e2e.fixture.Installed;
 import berth.e2e.fixture.Python;
 import berth.rpc.BerthException;

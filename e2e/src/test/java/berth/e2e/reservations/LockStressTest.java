@@ -3,7 +3,7 @@ package berth.e2e.reservations;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
-import berth.client.ReservationClient;
+import berth.client.call.ReservationClient;
 import berth.e2e.fixture.Daemon;
 import berth.e2e.fixture.Installed;
 import berth.e2e.fixture.Leftovers;

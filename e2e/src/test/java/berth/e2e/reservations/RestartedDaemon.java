@@ -1,6 +1,6 @@
 package berth.e2e.reservations;
 
-import berth.client.ReservationClient;
+import berth.client.call.ReservationClient;
 import berth.e2e.fixture.Daemon;
 import berth.rpc.Address;
 import java.util.concurrent.CompletableFuture;

@@ -12,8 +12,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
-import berth.client.TarPacker;
-import berth.client.TarUnpacker;
+import berth.client.call.TarPacker;
+import berth.client.call.TarUnpacker;
 import berth.e2e.fixture.Asked;
 import berth.e2e.fixture.Engine;
 import berth.e2e.fixture.Heard;

@@ -163,7 +163,7 @@ class MountEscapesTest {
     Heard heard = server.run(shell("head -c 40m /dev/zero >/tmp/large; exec sleep 1000"));
 
     assertThat(heard.exited().getReason()).isEqualTo(ExitReason.EXIT_REASON_DISK_LIMIT);
-    assertThat(heard.exited().getMessage()).endsWith(" 20971520 allowed (--work-limit)");
+    assertThat(heard.exited().getMessage()).endsWith(" 20 MiB allowed (--work-limit)");
   }
 
   /** A volume of the image is neither in the container's layer nor in its working folder. */

@@ -8,7 +8,7 @@ import static berth.e2e.fixture.Asked.seconds;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
-import berth.client.FollowedRun;
+import berth.client.call.FollowedRun;
 import berth.e2e.fixture.Asked;
 import berth.e2e.fixture.Heard;
 import berth.e2e.fixture.Installed;

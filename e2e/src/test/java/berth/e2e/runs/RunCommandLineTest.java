@@ -10,7 +10,7 @@ import static berth.fake.FakeRuns.send;
 import static berth.fake.FakeRuns.started;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.client.TarPacker;
+import berth.client.call.TarPacker;
 import berth.e2e.fixture.Installed;
 import berth.e2e.fixture.Installed.Result;
 import berth.fake.FakeRuns;
@@ -80,7 +80,7 @@ class RunCommandLineTest {
   void aRunThatTheServerRefusesIsAFailureOfBerth() {
     server.onRun = (request, stream) -> FakeRuns.fail(stream, Reason.NOT_FOUND, "no service tf");
 
-    Result result = berth("run", "--service", "tf");
+    Result result = berth("run", "--service", "tf", "--", "train");
 
     assertThat(result.err()).isEqualTo("berth: no service tf\n");
     assertThat(result.exitCode()).isEqualTo(125);
@@ -125,7 +125,7 @@ class RunCommandLineTest {
           send(stream, accepted(), queued(3));
           streams.add(stream);
         };
-    Process run = start("run", "--gpus", "1", "--image", "x");
+    Process run = start("run", "--gpus", "1", "--image", "x", "--", "train");
     StreamObserver<RunEvent> stream = streams.take();
     assertThat(run.errorReader().readLine()).endsWith("waiting behind 3 requests");
 
@@ -161,7 +161,7 @@ class RunCommandLineTest {
           end(stream, finished());
         };
 
-    Result result = berth("run", "--image", "x");
+    Result result = berth("run", "--image", "x", "--", "train");
 
     assertThat(result.exitCode()).isZero();
     assertThat(result.out().equals(piece.repeat(pieces))).isTrue();
@@ -173,7 +173,10 @@ class RunCommandLineTest {
         (request, stream) ->
             end(stream, accepted(), queued(1), started(), output(0, "hello\n"), finished());
     String command =
-        Installed.command("berth") + " run --gpus 1 --image x --server " + server.address();
+        Installed.command("berth")
+            + " run --gpus 1 --image x --server "
+            + server.address()
+            + " -- train";
 
     Result result = Installed.run("script", "-qec", command, "/dev/null");
 
@@ -386,7 +389,7 @@ class RunCommandLineTest {
           send(stream, accepted(), started(), output(0, "ready\n"));
           streams.add(stream);
         };
-    Process run = start("run", "--image", "x");
+    Process run = start("run", "--image", "x", "--", "train");
     assertThat(run.inputReader().readLine()).isEqualTo("ready");
     return run;
   }

@@ -191,7 +191,7 @@ class RunRefusalsTest {
   void bundlesThatAreTooLargePackedOrUnpacked() throws IOException {
     byte[] large = tar(new TarArchiveEntry("large"), new byte[100_000]);
     assertThat(upload(Reason.EXHAUSTED, large, digest(large)))
-        .contains("65536")
+        .contains("64 KiB")
         .doesNotContain("\n");
     ByteArrayOutputStream bomb = new ByteArrayOutputStream();
     try (GZIPOutputStream gzip = new GZIPOutputStream(bomb)) {
@@ -199,7 +199,7 @@ class RunRefusalsTest {
     }
     assertThat(bomb.size()).isLessThan(65536);
     assertThat(upload(Reason.EXHAUSTED, bomb.toByteArray(), digest(bomb.toByteArray())))
-        .contains("" + 4 * 65536)
+        .contains("256 KiB")
         .doesNotContain("\n");
   }
 

@@ -2,8 +2,8 @@ package berth.e2e.runs;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.client.ReservationClient;
-import berth.client.RunClient;
+import berth.client.call.ReservationClient;
+import berth.client.call.RunClient;
 import berth.e2e.fixture.Asked;
 import berth.e2e.fixture.RunServer;
 import berth.rpc.Address;
