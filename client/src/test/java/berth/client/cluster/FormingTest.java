@@ -18,6 +18,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -116,6 +117,7 @@ class FormingTest {
     }
   }
 
+  @Tag("slow")
   @Test
   void nothingIsHeldWhileAServerThatDoesNotAnswerIsAskedAgain() {
     group.givingTurns();

@@ -53,6 +53,7 @@ import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /** The registry over real connections. */
@@ -249,6 +250,7 @@ class RegistryGrpcServiceTest {
                     == 5000);
   }
 
+  @Tag("slow")
   @Test
   void aWatcherThatStopsReadingCostsNothingAndSlowsNobody() {
     for (int i = 0; i < 200; i++) {
@@ -293,6 +295,7 @@ class RegistryGrpcServiceTest {
     narrow.shutdownNow();
   }
 
+  @Tag("slow")
   @Test
   void tenThousandWatchersAreToldOfAChange() {
     directory.register(registration("gpu01", "h1:1", "a", 2));

@@ -62,6 +62,7 @@ import java.time.Instant;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -474,6 +475,7 @@ class RegistryPageTest {
     }
   }
 
+  @Tag("slow")
   @Test
   void whoReadsSlowlyIsToldTheNewestStateWhole() throws Exception {
     register(gpu01, GpuState.GPU_STATE_FREE);

@@ -40,11 +40,6 @@ public final class Presence implements AutoCloseable {
   private static final Duration LEAVE_TIMEOUT = Duration.ofSeconds(1);
   // How often the state is looked at; what changed is reported at once.
   private static final Duration LOOK = Duration.ofMillis(200);
-  // Shorter than the interval of heartbeats, so that a registry that comes back knows us by then.
-  private static final Duration PAUSE_AFTER_FAILURE = Duration.ofMillis(500);
-  private static final Duration PAUSE_AFTER_REFUSAL = Duration.ofSeconds(5);
-  // After so long without an answer, a registry that was found may have moved.
-  private static final Duration FIND_AGAIN = Duration.ofSeconds(6);
   private static final int MAX_MESSAGE = 300;
 
   /**
@@ -63,7 +58,21 @@ public final class Presence implements AutoCloseable {
       Address listening,
       ServerInfo info) {}
 
+  /**
+   * How long it waits before it tries again.
+   *
+   * @param afterFailure shorter than the interval of heartbeats, so that a registry that comes back
+   *     knows this server by then
+   * @param afterRefusal after an answer that will hardly be another one soon
+   * @param findAgain after so long without an answer, a registry that was found may have moved
+   */
+  record Pauses(Duration afterFailure, Duration afterRefusal, Duration findAgain) {
+    static final Pauses USUAL =
+        new Pauses(Duration.ofMillis(500), Duration.ofSeconds(5), Duration.ofSeconds(6));
+  }
+
   private final Supplier<List<Address>> registries;
+  private final Pauses pauses;
   private final AdvertisedAddress advertised;
   private final SelfReport self;
   private final PresenceMetrics metrics;
@@ -113,8 +122,10 @@ public final class Presence implements AutoCloseable {
     }
   }
 
-  private Presence(Settings settings, SelfReport self, Vitals vitals, Metrics metrics) {
+  private Presence(
+      Settings settings, Pauses pauses, SelfReport self, Vitals vitals, Metrics metrics) {
     this.registries = settings.registries;
+    this.pauses = pauses;
     this.advertised = new AdvertisedAddress(settings.advertised, settings.listening);
     this.self = self;
     this.metrics = new PresenceMetrics(metrics);
@@ -129,11 +140,19 @@ public final class Presence implements AutoCloseable {
       Vitals vitals,
       Metrics metrics) {
     return start(
-        settings, MachineMemory.ofThisMachine(), gpus, reservations, runs, vitals, metrics);
+        settings,
+        Pauses.USUAL,
+        MachineMemory.ofThisMachine(),
+        gpus,
+        reservations,
+        runs,
+        vitals,
+        metrics);
   }
 
   static Presence start(
       Settings settings,
+      Pauses pauses,
       MachineMemory memory,
       GpuMonitor gpus,
       Reservations reservations,
@@ -143,6 +162,7 @@ public final class Presence implements AutoCloseable {
     Presence presence =
         new Presence(
             settings,
+            pauses,
             new SelfReport(settings.info, memory, gpus, reservations, runs, vitals),
             vitals,
             metrics);
@@ -184,7 +204,7 @@ public final class Presence implements AutoCloseable {
       List<Address> found = registries.get();
       if (found.isEmpty()) {
         trouble("no registry is found on this network");
-        pause(foundBefore ? PAUSE_AFTER_FAILURE : PAUSE_AFTER_REFUSAL);
+        pause(foundBefore ? pauses.afterFailure : pauses.afterRefusal);
       } else {
         foundBefore = true;
         try (Replicas replicas = new Replicas("registry", found)) {
@@ -195,7 +215,7 @@ public final class Presence implements AutoCloseable {
       // Whatever it was, a server that nobody finds until it is restarted would be worse.
       if (!closed) {
         log.error("the registration failed unexpectedly; trying again", e);
-        pause(PAUSE_AFTER_REFUSAL);
+        pause(pauses.afterRefusal);
       }
     }
     return !closed;
@@ -207,7 +227,7 @@ public final class Presence implements AutoCloseable {
     long lastAnswer = System.nanoTime();
     int failures = 0;
     try {
-      while (failures < replicas.size() || System.nanoTime() - lastAnswer < FIND_AGAIN.toNanos()) {
+      while (failures < replicas.size() || System.nanoTime() - lastAnswer < pauses.findAgain.toNanos()) {
         try {
           if (registration.isEmpty()) {
             register(replica);
@@ -228,9 +248,9 @@ public final class Presence implements AutoCloseable {
           if (isAnswer(e)) {
             registration = Optional.empty();
             lastAnswer = System.nanoTime();
-            pause(PAUSE_AFTER_REFUSAL);
+            pause(pauses.afterRefusal);
           } else if (++failures % replicas.size() == 0) {
-            pause(PAUSE_AFTER_FAILURE);
+            pause(pauses.afterFailure);
           }
           replica = replicas.after(replica);
         }
@@ -300,7 +320,7 @@ public final class Presence implements AutoCloseable {
             if (answer.hasReplacedBy()) {
               trouble(
                   "a newer server is registered in place of this one: " + answer.getReplacedBy());
-              pause(PAUSE_AFTER_REFUSAL);
+              pause(pauses.afterRefusal);
             }
             return;
           }

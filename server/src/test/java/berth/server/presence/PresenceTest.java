@@ -40,6 +40,8 @@ import org.junit.jupiter.api.io.TempDir;
 /** A server with two simulated GPUs, and what registries hear of it. */
 class PresenceTest {
   private static final Duration PATIENCE = Duration.ofSeconds(20);
+  private static final Presence.Pauses PAUSES =
+      new Presence.Pauses(Duration.ofMillis(50), Duration.ofMillis(100), Duration.ofMillis(500));
 
   @TempDir private Path folder;
   private GpuMonitor gpus;
@@ -283,6 +285,7 @@ class PresenceTest {
                 Optional.empty(),
                 new Address("127.0.0.1", 18812),
                 ServerInfo.newBuilder().setName("gpu01").build()),
+            PAUSES,
             new MachineMemory(folder.resolve("meminfo")),
             gpus,
             reservations,

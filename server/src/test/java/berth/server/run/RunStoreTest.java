@@ -34,6 +34,7 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -154,6 +155,7 @@ class RunStoreTest {
     assertThat(left).doesNotExist();
   }
 
+  @Tag("slow")
   @Test
   void whicheverFileIsDamagedTheOtherRunsAreAsTheyWere() throws IOException {
     Map<String, Stored> before = byId(store.load());

@@ -53,6 +53,7 @@ import java.util.function.Predicate;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -63,6 +64,7 @@ import org.junit.jupiter.api.io.TempDir;
  * opens, everything else is as it was, and the log names the file. {@code TornStateTest} does a few
  * of these to the whole daemon.
  */
+@Tag("slow")
 @Timeout(value = 10, unit = TimeUnit.MINUTES)
 class TornStateFolderTest {
   private static final Duration PATIENCE = Duration.ofSeconds(60);

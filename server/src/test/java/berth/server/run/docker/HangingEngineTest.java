@@ -21,10 +21,10 @@ import org.junit.jupiter.api.io.TempDir;
 class HangingEngineTest {
   private static final EngineClient.Patience PATIENCE =
       new EngineClient.Patience(
-          Duration.ofSeconds(1),
-          Duration.ofSeconds(1),
-          Duration.ofSeconds(2),
-          Duration.ofMillis(250));
+          Duration.ofMillis(400),
+          Duration.ofMillis(400),
+          Duration.ofMillis(800),
+          Duration.ofMillis(100));
   // Far above what any call may take, far below "for ever".
   private static final Duration SOON = Duration.ofSeconds(60);
 
