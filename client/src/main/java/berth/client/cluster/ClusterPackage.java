@@ -5,6 +5,7 @@ import berth.client.call.TarUnpacker;
 import berth.client.spec.Program;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.supervision.SupervisionFolder;
 import com.google.gson.Gson;
 import com.google.gson.GsonBuilder;
 import com.google.gson.JsonParseException;
@@ -80,7 +81,7 @@ final class ClusterPackage {
       }
     }
     ClusterRequest inside = moved(request, path -> Path.of(packed.get(path)));
-    Files.writeString(folder.resolve(PackageFolder.REQUEST), JSON.toJson(inside));
+    Files.writeString(folder.resolve(SupervisionFolder.DESCRIPTION), JSON.toJson(inside));
   }
 
   private static boolean isLoneScript(Program program) {

@@ -2,6 +2,7 @@ package berth.client.cluster;
 
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
+import berth.supervision.SupervisionFolder;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.channels.Channels;
@@ -24,7 +25,6 @@ import java.util.regex.Pattern;
  * changes the folder while it is read.
  */
 final class PackageFolder {
-  static final String REQUEST = "cluster.json";
   private static final long LARGEST_REQUEST = 4 << 20;
   private static final long LARGEST_SCRIPT = 8 << 20;
   private static final int LONGEST_SHOWN = 300;
@@ -42,7 +42,7 @@ final class PackageFolder {
   /** The request as text. */
   byte[] request() throws IOException {
     try (SecureDirectoryStream<Path> top = open();
-        InputStream in = open(top, REQUEST, LARGEST_REQUEST)) {
+        InputStream in = open(top, SupervisionFolder.DESCRIPTION, LARGEST_REQUEST)) {
       return in.readNBytes((int) LARGEST_REQUEST);
     }
   }

@@ -5,7 +5,8 @@ import berth.rpc.BerthException;
 import berth.rpc.ExitCode;
 import berth.rpc.Messages;
 import berth.rpc.Reason;
-import berth.rpc.SealedMessage;
+import berth.supervision.SealedMessage;
+import berth.supervision.SupervisionFolder;
 import berth.v1.CancelClusterRequest;
 import berth.v1.ClusterOutcome;
 import berth.v1.ClusterPhase;
@@ -30,22 +31,9 @@ import java.util.function.Consumer;
 
 /**
  * A cluster that was handed over to a server, as the process sees it that supervises it. All that
- * it needs and knows is in a folder, which it shares with {@code berthd}. Messages are in {@link
- * SealedMessage} form:
- *
- * <ul>
- *   <li>{@code input/submitted}: the cluster as it was handed over, a {@code ClusterStatus};
- *   <li>{@code input/package}: what it is, see {@code ClusterPackage};
- *   <li>{@code input/cancel}: a {@code CancelClusterRequest}, once somebody wants it to end;
- *   <li>{@code state/status}: its newest {@code ClusterStatus};
- *   <li>{@code state/unpacked}: the files of its tasks;
- *   <li>{@code state/tmp}: temporary files, if the process was started so;
- *   <li>{@code state/lock}: locked while somebody supervises it.
- * </ul>
- *
- * <p>It writes below {@code state} only, and need not be able to write anywhere else. A process
- * that goes on with the folder of one that was killed finds every run that was started, and starts
- * none twice.
+ * it needs and knows is in a {@link SupervisionFolder}, which it shares with {@code berthd}. A
+ * process that goes on with the folder of one that was killed finds every run that was started, and
+ * starts none twice.
  */
 public final class SupervisedCluster {
   private static final Duration LOOK_AGAIN = Duration.ofMillis(200);
@@ -56,8 +44,7 @@ public final class SupervisedCluster {
     void force(Path path) throws IOException;
   }
 
-  private final Path input;
-  private final Path state;
+  private final SupervisionFolder folder;
   private final Flush flush;
 
   public SupervisedCluster(Path folder) {
@@ -65,8 +52,7 @@ public final class SupervisedCluster {
   }
 
   SupervisedCluster(Path folder, Flush flush) {
-    this.input = folder.resolve("input");
-    this.state = folder.resolve("state");
+    this.folder = new SupervisionFolder(folder);
     this.flush = flush;
   }
 
@@ -80,8 +66,7 @@ public final class SupervisedCluster {
   public void carryOut(RegistryClient registry, Consumer<String> notes)
       throws IOException, InterruptedException {
     try (FileChannel file =
-        FileChannel.open(
-            state.resolve("lock"), StandardOpenOption.CREATE, StandardOpenOption.WRITE)) {
+        FileChannel.open(folder.lock(), StandardOpenOption.CREATE, StandardOpenOption.WRITE)) {
       lock(file);
       emptyTemporary();
       ClusterStatus known = known();
@@ -90,7 +75,7 @@ public final class SupervisedCluster {
       }
       ClusterRequest request;
       try {
-        request = ClusterPackage.read(input.resolve("package"), state.resolve("unpacked"));
+        request = ClusterPackage.read(folder.packageFolder(), folder.unpackedFiles());
       } catch (BerthException e) {
         // Nobody can make more of it, however often it is tried.
         end(known, e.getMessage());
@@ -105,7 +90,7 @@ public final class SupervisedCluster {
 
   // What one that was killed has left there is of no use.
   private void emptyTemporary() throws IOException {
-    Path temporary = Files.createDirectories(state.resolve("tmp"));
+    Path temporary = Files.createDirectories(folder.temporary());
     try (DirectoryStream<Path> left = Files.newDirectoryStream(temporary)) {
       for (Path file : left) {
         Files.delete(file);
@@ -126,7 +111,7 @@ public final class SupervisedCluster {
   }
 
   private ClusterStatus known() throws IOException {
-    Path status = state.resolve("status");
+    Path status = folder.status();
     if (!Files.exists(status, LinkOption.NOFOLLOW_LINKS)) {
       return submitted();
     }
@@ -134,15 +119,14 @@ public final class SupervisedCluster {
       return SealedMessage.open(Files.readAllBytes(status), ClusterStatus.parser());
     } catch (InvalidProtocolBufferException e) {
       // What was started is not known any more, and nothing may be started twice.
-      Path aside = state.resolve("damaged-" + System.currentTimeMillis() + "-status");
+      Path aside = folder.state().resolve("damaged-" + System.currentTimeMillis() + "-status");
       Files.move(status, aside);
       return end(submitted(), status + " is damaged, and is now " + aside + ": " + e.getMessage());
     }
   }
 
   private ClusterStatus submitted() throws IOException {
-    return SealedMessage.open(
-        Files.readAllBytes(input.resolve("submitted")), ClusterStatus.parser());
+    return SealedMessage.open(Files.readAllBytes(folder.submitted()), ClusterStatus.parser());
   }
 
   private ClusterStatus end(ClusterStatus known, String why) throws IOException {
@@ -160,11 +144,12 @@ public final class SupervisedCluster {
   }
 
   private void save(ClusterStatus status) throws IOException {
-    Path begun = Files.write(state.resolve("status.new"), SealedMessage.seal(status));
+    Path begun =
+        Files.write(SupervisionFolder.unfinished(folder.status()), SealedMessage.seal(status));
     flush.force(begun);
-    Files.move(begun, state.resolve("status"), StandardCopyOption.ATOMIC_MOVE);
+    Files.move(begun, folder.status(), StandardCopyOption.ATOMIC_MOVE);
     // The name, too, must be on disk before anything is done that it tells of.
-    flush.force(state);
+    flush.force(folder.state());
   }
 
   private static void force(Path path) throws IOException {
@@ -202,8 +187,7 @@ public final class SupervisedCluster {
   /** The order to end it; null if there is none. */
   CancelClusterRequest cancelAsked() throws IOException {
     try {
-      return SealedMessage.open(
-          Files.readAllBytes(input.resolve("cancel")), CancelClusterRequest.parser());
+      return SealedMessage.open(Files.readAllBytes(folder.cancel()), CancelClusterRequest.parser());
     } catch (NoSuchFileException e) {
       return null;
     }

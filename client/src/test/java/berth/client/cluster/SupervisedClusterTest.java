@@ -5,7 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import berth.client.call.RegistryClient;
 import berth.rpc.Address;
-import berth.rpc.SealedMessage;
+import berth.supervision.SealedMessage;
 import berth.v1.ClusterPhase;
 import berth.v1.ClusterStatus;
 import java.io.IOException;

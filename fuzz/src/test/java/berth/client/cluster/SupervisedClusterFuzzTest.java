@@ -6,7 +6,7 @@ import berth.client.call.RegistryClient;
 import berth.fuzz.Scratch;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
-import berth.rpc.SealedMessage;
+import berth.supervision.SealedMessage;
 import berth.v1.CancelClusterRequest;
 import berth.v1.ClusterPhase;
 import berth.v1.ClusterStatus;

@@ -6,8 +6,9 @@ import berth.host.state.RecordFile;
 import berth.host.state.StateFolder;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
-import berth.rpc.SealedMessage;
 import berth.server.run.WorkFiles;
+import berth.supervision.SealedMessage;
+import berth.supervision.SupervisionFolder;
 import berth.v1.CancelClusterRequest;
 import berth.v1.ClusterStatus;
 import com.google.protobuf.InvalidProtocolBufferException;
@@ -53,10 +54,8 @@ import org.slf4j.LoggerFactory;
  *   <tr><td>{@code log}</td><td>what supervisors print; {@code log.1} what is older</td></tr>
  *   <tr><td>{@code root}</td><td>where {@link SupervisorSandbox} puts what a supervisor sees; empty
  *       for everybody else</td></tr>
- *   <tr><td>{@code input}</td><td>what the supervisor reads: {@code package}, the files of the
- *       cluster, and copies of {@code submitted} and {@code cancel}</td></tr>
- *   <tr><td>{@code state}</td><td>the supervisor's own. {@code state/status} is what has become of
- *       the cluster, as a {@code ClusterStatus}</td></tr>
+ *   <tr><td>{@code input}, {@code state}</td><td>what the supervisor sees, see {@link
+ *       SupervisionFolder}; of {@code submitted} and {@code cancel} it has copies</td></tr>
  * </table>
  */
 record ClusterFolder(Path path, DurableFiles files) {
@@ -72,8 +71,8 @@ record ClusterFolder(Path path, DurableFiles files) {
     return path.getFileName().toString();
   }
 
-  Path unpacked() {
-    return input().resolve("package");
+  SupervisionFolder shared() {
+    return new SupervisionFolder(path);
   }
 
   Path log() {
@@ -85,15 +84,7 @@ record ClusterFolder(Path path, DurableFiles files) {
   }
 
   Path state() {
-    return path.resolve("state");
-  }
-
-  private Path input() {
-    return path.resolve("input");
-  }
-
-  private Path statusFile() {
-    return state().resolve("status");
+    return shared().state();
   }
 
   /**
@@ -105,8 +96,8 @@ record ClusterFolder(Path path, DurableFiles files) {
     try {
       StateFolder.create(path);
       StateFolder.create(mountPoint());
-      StateFolder.create(input());
-      Files.setPosixFilePermissions(input(), PosixFilePermissions.fromString("rwxr-xr-x"));
+      StateFolder.create(shared().input());
+      Files.setPosixFilePermissions(shared().input(), PosixFilePermissions.fromString("rwxr-xr-x"));
       StateFolder.create(state());
       if (supervisor.isPresent()) {
         PackageTree.give(state(), supervisor.getAsInt());
@@ -122,9 +113,9 @@ record ClusterFolder(Path path, DurableFiles files) {
    *
    * @throws BerthException INVALID if it is no package
    */
-  void keepUnpacked(OptionalInt supervisor) {
+  void keepPackage(OptionalInt supervisor) {
     try {
-      PackageTree.keep(unpacked(), supervisor);
+      PackageTree.keep(shared().packageFolder(), supervisor);
     } catch (IOException e) {
       throw unusable(e);
     }
@@ -139,7 +130,7 @@ record ClusterFolder(Path path, DurableFiles files) {
               requestId.getBytes(StandardCharsets.UTF_8),
               path.resolve("supervisor"),
               supervisor.bytes()));
-      hand("submitted", submitted);
+      hand(shared().submitted(), submitted);
       files.write(Map.of(path.resolve("submitted"), submitted.toByteArray()), path.getParent());
     } catch (IOException e) {
       throw unusable(e);
@@ -148,7 +139,7 @@ record ClusterFolder(Path path, DurableFiles files) {
 
   /** What was asked for; empty if this never became a cluster, or is none any more. */
   Optional<ClusterStatus> submitted() throws IOException {
-    return message("submitted", ClusterStatus.parser());
+    return message("submitted", shared().submitted(), ClusterStatus.parser());
   }
 
   /** Whether something in it was set aside, so that it must not be deleted without a word. */
@@ -186,7 +177,7 @@ record ClusterFolder(Path path, DurableFiles files) {
 
   Optional<CancelClusterRequest> cancel() {
     try {
-      return message("cancel", CancelClusterRequest.parser());
+      return message("cancel", shared().cancel(), CancelClusterRequest.parser());
     } catch (IOException e) {
       throw unusable(e);
     }
@@ -195,7 +186,7 @@ record ClusterFolder(Path path, DurableFiles files) {
   void write(CancelClusterRequest cancel) {
     write("cancel", cancel.toByteArray());
     try {
-      hand("cancel", cancel);
+      hand(shared().cancel(), cancel);
     } catch (IOException e) {
       throw unusable(e);
     }
@@ -205,11 +196,12 @@ record ClusterFolder(Path path, DurableFiles files) {
   void prepare() throws IOException {
     Optional<ClusterStatus> submitted = submitted();
     if (submitted.isPresent()) {
-      hand("submitted", submitted.get());
+      hand(shared().submitted(), submitted.get());
     }
-    Optional<CancelClusterRequest> cancel = message("cancel", CancelClusterRequest.parser());
+    Optional<CancelClusterRequest> cancel =
+        message("cancel", shared().cancel(), CancelClusterRequest.parser());
     if (cancel.isPresent()) {
-      hand("cancel", cancel.get());
+      hand(shared().cancel(), cancel.get());
     }
     trimLog();
     if (!Files.exists(log(), LinkOption.NOFOLLOW_LINKS)) {
@@ -228,7 +220,7 @@ record ClusterFolder(Path path, DurableFiles files) {
     Optional<byte[]> end = record("end");
     return end.isPresent()
         ? Optional.of(ClusterStatus.parseFrom(end.get()))
-        : SupervisorStatus.read(statusFile());
+        : SupervisorStatus.read(shared().status());
   }
 
   /** Whether its disk has no room for another status. */
@@ -240,7 +232,7 @@ record ClusterFolder(Path path, DurableFiles files) {
   Optional<Stamp> stampOfStatus() {
     try {
       Optional<Stamp> end = stamp(path.resolve("end"));
-      return end.isPresent() ? end : stamp(statusFile());
+      return end.isPresent() ? end : stamp(shared().status());
     } catch (IOException e) {
       throw unusable(e);
     }
@@ -334,17 +326,17 @@ record ClusterFolder(Path path, DurableFiles files) {
 
   // A copy for the supervisor: it cannot be damaged unnoticed, and is written anew before each
   // start.
-  private void hand(String name, Message message) throws IOException {
-    Path begun = input().resolve(name + ".new");
+  private void hand(Path copy, Message message) throws IOException {
+    Path begun = SupervisionFolder.unfinished(copy);
     Files.write(begun, SealedMessage.seal(message));
     Files.setPosixFilePermissions(begun, PosixFilePermissions.fromString("rw-r--r--"));
-    Files.move(begun, input().resolve(name), StandardCopyOption.ATOMIC_MOVE);
+    Files.move(begun, copy, StandardCopyOption.ATOMIC_MOVE);
   }
 
   /**
    * The record of this name. One that is damaged is replaced by the supervisor's copy, if whole.
    */
-  private <T extends Message> Optional<T> message(String name, Parser<T> parser)
+  private <T extends Message> Optional<T> message(String name, Path handed, Parser<T> parser)
       throws IOException {
     Path file = path.resolve(name);
     try {
@@ -355,9 +347,9 @@ record ClusterFolder(Path path, DurableFiles files) {
       setAside(file, e);
     }
     try {
-      T copy = SealedMessage.open(Files.readAllBytes(input().resolve(name)), parser);
+      T copy = SealedMessage.open(Files.readAllBytes(handed), parser);
       files.write(file, copy.toByteArray());
-      log.warn("{} is written anew from {}", file, input().resolve(name));
+      log.warn("{} is written anew from {}", file, handed);
       return Optional.of(copy);
     } catch (NoSuchFileException | InvalidProtocolBufferException e) {
       return Optional.empty();

@@ -5,9 +5,11 @@ import berth.host.state.StateFolder;
 import berth.metrics.Metrics;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.DaemonThreads;
 import berth.rpc.Messages;
 import berth.rpc.PlainText;
 import berth.rpc.Reason;
+import berth.supervision.SupervisionFolder;
 import berth.v1.CancelClusterRequest;
 import berth.v1.ClusterStatus;
 import berth.v1.Owner;
@@ -34,10 +36,8 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.SynchronousQueue;
-import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BiConsumer;
 import java.util.function.Supplier;
 import java.util.function.UnaryOperator;
@@ -61,7 +61,6 @@ public final class Clusters implements AutoCloseable {
   private static final int MOST_OF_ONE_OWNER = 50;
   private static final int MOST_FINISHED = 500;
   private static final int MOST_UNPACKING = 2;
-  private static final String DESCRIPTION = "cluster.json";
   private static final Duration REGISTRIES_GOOD_FOR = Duration.ofSeconds(5);
   private static final Duration STOP_GRACE = Duration.ofSeconds(3);
 
@@ -176,7 +175,7 @@ public final class Clusters implements AutoCloseable {
             10,
             TimeUnit.SECONDS,
             new SynchronousQueue<>(),
-            daemonThreads("cluster-worker"),
+            DaemonThreads.numbered("cluster-worker"),
             (task, full) -> task.run());
   }
 
@@ -268,11 +267,11 @@ public final class Clusters implements AutoCloseable {
       checkOpen();
       OptionalInt supervisor = create(place);
       String bundle = arrival.request.getBundle();
-      unpack.accept(bundle, place.unpacked());
-      if (!Files.isRegularFile(place.unpacked().resolve(DESCRIPTION), LinkOption.NOFOLLOW_LINKS)) {
-        throw invalid("the bundle " + bundle + " has no " + DESCRIPTION);
+      unpack.accept(bundle, place.shared().packageFolder());
+      if (!Files.isRegularFile(place.shared().description(), LinkOption.NOFOLLOW_LINKS)) {
+        throw invalid("the bundle " + bundle + " has no " + SupervisionFolder.DESCRIPTION);
       }
-      place.keepUnpacked(supervisor);
+      place.keepPackage(supervisor);
       StoredCluster submitted = submit(place, arrival.request, registries);
       synchronized (this) {
         checkOpen();
@@ -623,19 +622,11 @@ public final class Clusters implements AutoCloseable {
   }
 
   private static ScheduledThreadPoolExecutor timer(int size, String name) {
-    ScheduledThreadPoolExecutor timer = new ScheduledThreadPoolExecutor(size, daemonThreads(name));
+    ScheduledThreadPoolExecutor timer =
+        new ScheduledThreadPoolExecutor(size, DaemonThreads.numbered(name));
     timer.setRemoveOnCancelPolicy(true);
     timer.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
     timer.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
     return timer;
-  }
-
-  private static ThreadFactory daemonThreads(String name) {
-    AtomicInteger number = new AtomicInteger();
-    return task -> {
-      Thread thread = new Thread(task, name + "-" + number.incrementAndGet());
-      thread.setDaemon(true);
-      return thread;
-    };
   }
 }

@@ -4,6 +4,7 @@ import berth.host.lock.KernelFiles;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.server.run.UidRange;
+import berth.supervision.SupervisionFolder;
 import java.io.IOException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
@@ -30,7 +31,9 @@ public final class SupervisorSandbox {
   // It hardly needs a heap, and there may be many of them. A JVM that is not told begins with a
   // share of the machine's memory. What is half dead is not started again.
   private static final String JAVA_OPTIONS =
-      "-Djava.io.tmpdir=tmp -Xms16m -XX:+ExitOnOutOfMemoryError -XX:-UsePerfData -Xmx160m";
+      "-Djava.io.tmpdir="
+          + SupervisionFolder.TEMPORARY
+          + " -Xms16m -XX:+ExitOnOutOfMemoryError -XX:-UsePerfData -Xmx160m";
 
   // As its own user in its own folder, below which its temporary files are: there is no /tmp.
   private static final String BEGIN = "cd \"$0\" && exec \"$@\"";
@@ -43,8 +46,8 @@ public final class SupervisorSandbox {
       """
       set -eu
       umask 022
-      root=$1 uid=$2 folder=$3 count=$4
-      shift 4
+      root=$1 uid=$2 input=$3 state=$4 count=$5
+      shift 5
       mount -t tmpfs -o mode=0755,size=1m,nosuid,nodev,noexec berth "$root"
       place() {
         if [ -d "$1" ]; then
@@ -88,9 +91,9 @@ public final class SupervisorSandbox {
         shift
         count=$((count - 1))
       done
-      show "$folder/input"
-      place "$folder/state"
-      mount -o remount,bind,nosuid,nodev,noexec "$root$folder/state"
+      show "$input"
+      place "$state"
+      mount -o remount,bind,nosuid,nodev,noexec "$root$state"
       mount -o remount,ro "$root"
       exec chroot "$root" setpriv --reuid "$uid" --regid "$uid" --clear-groups --no-new-privs \
         --bounding-set=-all --inh-caps=-all --ambient-caps=-all -- "$@"
@@ -131,7 +134,7 @@ public final class SupervisorSandbox {
     Set<Integer> taken = new HashSet<>();
     try (DirectoryStream<Path> all = Files.newDirectoryStream(clusters)) {
       for (Path cluster : all) {
-        Path state = cluster.resolve("state");
+        Path state = new SupervisionFolder(cluster).state();
         if (Files.exists(state, LinkOption.NOFOLLOW_LINKS)) {
           taken.add(owner(state));
         }
@@ -166,7 +169,8 @@ public final class SupervisorSandbox {
       words.addAll(
           List.of("unshare", "--mount", "--ipc", "--propagation", "slave", "--", "sh", "-c"));
       words.addAll(List.of(ENTER, "sh", folder.mountPoint().toString(), "" + uid));
-      words.addAll(List.of(folder.path().toString(), "" + programs.size()));
+      words.add(folder.shared().input().toString());
+      words.addAll(List.of(folder.state().toString(), "" + programs.size()));
       programs.forEach(path -> words.add(path.toString()));
     } else {
       words.addAll(List.of("setpriv", "--no-new-privs", "--"));

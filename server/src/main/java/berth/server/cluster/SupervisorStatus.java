@@ -1,6 +1,6 @@
 package berth.server.cluster;
 
-import berth.rpc.SealedMessage;
+import berth.supervision.SealedMessage;
 import berth.v1.ClusterStatus;
 import com.google.protobuf.Descriptors.FieldDescriptor;
 import com.google.protobuf.Duration;

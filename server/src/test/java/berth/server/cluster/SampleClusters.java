@@ -3,7 +3,7 @@ package berth.server.cluster;
 import berth.host.lock.KernelFiles;
 import berth.host.state.DurableFiles;
 import berth.rpc.Address;
-import berth.rpc.SealedMessage;
+import berth.supervision.SealedMessage;
 import berth.v1.CancelClusterRequest;
 import berth.v1.ClusterOutcome;
 import berth.v1.ClusterPhase;
@@ -42,8 +42,8 @@ public final class SampleClusters {
       throws IOException {
     ClusterFolder place = new ClusterFolder(state.resolve("clusters").resolve(id), files);
     place.create(OptionalInt.empty());
-    Files.createDirectories(place.unpacked());
-    Files.writeString(place.unpacked().resolve("cluster.json"), "{}");
+    Files.createDirectories(place.shared().packageFolder());
+    Files.writeString(place.shared().description(), "{}");
     Files.writeString(place.log(), "it began\n");
     // Its supervisor seems to live: nothing is started here.
     int own = (int) ProcessHandle.current().pid();
@@ -58,7 +58,7 @@ public final class SampleClusters {
         "request-of-" + id,
         SupervisorRecord.none(REGISTRIES).started(alive, REGISTRIES));
     Files.write(
-        place.state().resolve("status"),
+        place.shared().status(),
         SealedMessage.seal(ClusterStatus.newBuilder().setPhase(phase).setFormation(3).build()));
     return place;
   }

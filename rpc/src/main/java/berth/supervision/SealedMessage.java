@@ -1,4 +1,4 @@
-package berth.rpc;
+package berth.supervision;
 
 import com.google.protobuf.InvalidProtocolBufferException;
 import com.google.protobuf.Message;
