@@ -4,6 +4,7 @@ import berth.client.ThisUser;
 import berth.v1.Owner;
 import picocli.CommandLine.ArgGroup;
 import picocli.CommandLine.Option;
+import picocli.CommandLine.TypeConversionException;
 
 /** The options of lists that say whose entries are shown. */
 final class OwnerOption {
@@ -14,8 +15,15 @@ final class OwnerOption {
     @Option(names = "--mine", description = "Only your own: of this user on this machine.")
     private boolean mine;
 
-    @Option(names = "--user", paramLabel = "NAME[@HOST]", description = "Only those of this user.")
     private String user = "";
+
+    @Option(names = "--user", paramLabel = "NAME[@HOST]", description = "Only those of this user.")
+    void setUser(String given) {
+      if ("".equals(given)) {
+        throw new TypeConversionException("the user must not be empty");
+      }
+      user = given;
+    }
   }
 
   /** Whether only some are wanted. */

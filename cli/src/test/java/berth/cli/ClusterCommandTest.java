@@ -228,17 +228,17 @@ class ClusterCommandTest {
         "run --workers 2 | nothing to run: give a script, or a command after --",
         "run --workers 2 --logdir x SCRIPT | --logdir requires --tensorboard",
         "run --workers -1 SCRIPT | 'worker' asks for -1 instances; at least one is needed",
-        "run --workers 2 none.py | there is no file none.py; a command, rather than a script from"
-            + " here, goes after --",
+        "run --workers 2 none.py | there is no file none.py; to run a command of the image, put it"
+            + " after --",
         "run --workers 2 --bundle FOLDER none.py | there is no file none.py in the bundle FOLDER;"
-            + " a command, rather than a script from here, goes after --",
+            + " to run a command of the image, put it after --",
         "run none.yaml | there is no cluster file none.yaml",
         "run --name 'a b' FILE | 'a b' is not the name of a cluster: letters, digits, and . _ -"
             + " only",
         "run --workers 1 --memory 8 SCRIPT | Invalid value for option '--memory': '8' is not"
             + " an amount of memory such as 512m or 20g",
-        "run --workers 1 --time 0s SCRIPT | Invalid value for option '--time': '0s' is"
-            + " no time at all",
+        "run --workers 1 --time 0s SCRIPT | Invalid value for option '--time': '0s' must be more"
+            + " than 0",
         "run --workers 1 --wait 1m --no-wait SCRIPT | Error: --wait=DURATION, --no-wait are"
             + " mutually exclusive (specify only one)",
         "run --workers 1 --pack --spread SCRIPT | Error: --spread, --pack are mutually exclusive"

@@ -27,7 +27,7 @@ class ClusterStatusTableTest {
     mnist.runs("worker:0").note("beware\033[2J");
     mnist.ended("worker:0", TASK_END_SERVER_LOST, "gpu00 is lost").restarts("gpu00 is lost");
     mnist.ended("ps:0", TASK_END_RESTARTED, "").formed().runs("worker:0").accepted("ps:0");
-    mnist.phase(CLUSTER_PHASE_RUNNING).note("all of it starts again: gpu00 is lost");
+    mnist.phase(CLUSTER_PHASE_RUNNING).note("the whole cluster restarts: gpu00 is lost");
     mnist
         .builder()
         .setEndsBy(Messages.timestamp(NOW.plusSeconds(3600)))
@@ -54,7 +54,7 @@ class ClusterStatusTableTest {
             ps:0      2        gpu01   10.0.0.1:20002  -     run-ps-0-2      -         -     -
 
             06:00:10  beware?[2J
-            06:00:19  all of it starts again: gpu00 is lost
+            06:00:19  the whole cluster restarts: gpu00 is lost
             """);
   }
 

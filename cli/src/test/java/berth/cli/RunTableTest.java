@@ -84,7 +84,7 @@ class RunTableTest {
     assertThat(table.render(response.build(), false).lines())
         .hasSize(8)
         .first()
-        .isEqualTo("gpu01, without 3 that ended earlier (--all)");
+        .isEqualTo("gpu01, without 3 that ended earlier (shown by --all)");
     assertThat(table.render(response.build(), false))
         .contains("run-4", "run-9")
         .doesNotContain("run-3");

@@ -69,7 +69,7 @@ public record GpuServer(
         false,
         false,
         0,
-        "nothing was heard of it");
+        "no heartbeat");
   }
 
   /** How many of its GPUs nobody holds or uses. */
@@ -117,7 +117,7 @@ public record GpuServer(
             .orElse(
                 GpuStatus.newBuilder()
                     .setState(GpuState.GPU_STATE_UNHEALTHY)
-                    .setReason("its server says nothing of it")
+                    .setReason("its server does not report it")
                     .build());
     return new ServerGpu(
         server,

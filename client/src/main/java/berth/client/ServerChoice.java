@@ -97,8 +97,7 @@ public record ServerChoice(Map<String, String> labels, Set<String> names, Set<St
     if (servers.isEmpty()) {
       throw new BerthException(
           Reason.EXHAUSTED,
-          "no server is left that is named and not excluded, and has the labels, the service, the"
-              + " memory and the CPUs that are asked for");
+          "no server matches the names, exclusions, labels, service, memory and CPUs given");
     }
     return filter.toBuilder()
         .clearNames()

@@ -96,7 +96,7 @@ class ClusterTruthTest {
 
   @Test
   void nobodyIsCancelledOrOutOfTimeByItself() {
-    Ending gone = new Ending(Outcome.CANCELLED, "it was stopped from outside", 0, 0, List.of());
+    Ending gone = new Ending(Outcome.CANCELLED, "it was cancelled from outside", 0, 0, List.of());
     assertThat(lies(ClusterWish.NEVER, gone)).hasSize(1);
     assertThat(lies(ClusterWish.NEVER, new Ending(Outcome.TIME_LIMIT, "", 0, 0, List.of())))
         .hasSize(1);

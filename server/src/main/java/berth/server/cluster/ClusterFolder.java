@@ -357,7 +357,7 @@ record ClusterFolder(Path path, DurableFiles files) {
     try {
       T copy = SealedMessage.open(Files.readAllBytes(input().resolve(name)), parser);
       files.write(file, copy.toByteArray());
-      log.warn("{} is written anew from {}", file, input().resolve(name));
+      log.warn("{} is restored from {}", file, input().resolve(name));
       return Optional.of(copy);
     } catch (NoSuchFileException | InvalidProtocolBufferException e) {
       return Optional.empty();
