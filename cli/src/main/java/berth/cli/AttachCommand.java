@@ -65,8 +65,8 @@ final class AttachCommand implements Callable<Integer> {
   private void leave(RunView view, Run left) {
     view.note(
         hold && !left.getRequest().getDetached()
-            ? "left " + left.getRunId() + "; it continues while another client holds it"
-            : "left " + left.getRunId() + "; it continues");
+            ? "detached from " + left.getRunId() + "; it continues while another client holds it"
+            : "detached from " + left.getRunId() + "; it continues");
     System.exit(ExitCode.OK);
   }
 }

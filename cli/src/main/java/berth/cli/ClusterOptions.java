@@ -208,7 +208,7 @@ final class ClusterOptions {
             .collect(Collectors.joining(", "));
     if (!refused.isEmpty()) {
       throw new ParameterException(
-          spec.commandLine(), file + " says what the cluster is: leave out " + refused);
+          spec.commandLine(), file + " defines the cluster: leave out " + refused);
     }
     ClusterRequest read = ClusterFile.read(Path.of(file));
     return new ClusterRequest(
@@ -294,7 +294,7 @@ final class ClusterOptions {
   static final class SizeText implements ITypeConverter<String> {
     @Override
     public String convert(String text) {
-      Values.positiveSize(text);
+      LimitOptions.read(text, Values::positiveSize);
       return text;
     }
   }
@@ -302,7 +302,7 @@ final class ClusterOptions {
   static final class TimeConverter implements ITypeConverter<Duration> {
     @Override
     public Duration convert(String text) {
-      return Values.positiveDuration(text);
+      return LimitOptions.read(text, Values::positiveDuration);
     }
   }
 }

@@ -7,6 +7,7 @@ import berth.command.SizeConverter;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
 import berth.rpc.Reason;
+import berth.text.InvalidValueException;
 import berth.v1.Limits;
 import berth.v1.WarningSignal;
 import java.time.Duration;
@@ -95,11 +96,13 @@ final class LimitOptions {
     return limits.build();
   }
 
-  /** Tells what is wrong with a value as picocli wants to hear it. */
+  /**
+   * Reads a value; what is wrong with it becomes an exception of picocli, which names the option.
+   */
   static <T> T read(String text, Function<String, T> parser) {
     try {
       return parser.apply(text);
-    } catch (BerthException e) {
+    } catch (BerthException | InvalidValueException e) {
       throw new TypeConversionException(e.getMessage());
     }
   }

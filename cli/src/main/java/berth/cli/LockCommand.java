@@ -84,11 +84,11 @@ final class LockCommand implements Callable<Integer> {
   public Integer call() throws InterruptedException {
     Optional<Path> program = find(command.get(0));
     if (program.isEmpty()) {
-      System.err.println("berth: no command '" + command.get(0) + "'");
+      Terminal.note("no command '" + command.get(0) + "'");
       return NOT_FOUND;
     }
     if (!Files.isExecutable(program.get()) || Files.isDirectory(program.get())) {
-      System.err.println("berth: cannot execute " + program.get());
+      Terminal.note("cannot execute " + program.get());
       return NOT_EXECUTABLE;
     }
     Map<String, String> environment;
@@ -129,10 +129,7 @@ final class LockCommand implements Callable<Integer> {
               .orElseThrow(() -> claim.cancelled().orElseThrow()));
       HeldGpus held =
           claim.run(
-              waits,
-              why ->
-                  System.err.println(
-                      "berth: waiting for GPUs" + (why.isEmpty() ? "" : ": " + why)));
+              waits, why -> Terminal.note("waiting for GPUs" + (why.isEmpty() ? "" : ": " + why)));
       int self = (int) ProcessHandle.current().pid();
       held.describe(
           "berth lock (pid " + self + ") of " + System.getProperty("user.name") + ": " + shown());

@@ -208,16 +208,16 @@ class ClusterCommandTest {
   @CsvSource(
       delimiter = '|',
       value = {
-        "run --workers 2 FILE | FILE says what the cluster is: leave out --workers",
-        "run FILE --gpus 1 --ps 1 | FILE says what the cluster is: leave out --gpus, --ps",
-        "run --pack FILE | FILE says what the cluster is: leave out --pack",
-        "run -s tf FILE | FILE says what the cluster is: leave out --service",
-        "run --label a=b FILE | FILE says what the cluster is: leave out --label",
-        "plan -e A=1 --pip x FILE | FILE says what the cluster is: leave out --env, --pip",
+        "run --workers 2 FILE | FILE defines the cluster: leave out --workers",
+        "run FILE --gpus 1 --ps 1 | FILE defines the cluster: leave out --gpus, --ps",
+        "run --pack FILE | FILE defines the cluster: leave out --pack",
+        "run -s tf FILE | FILE defines the cluster: leave out --service",
+        "run --label a=b FILE | FILE defines the cluster: leave out --label",
+        "plan -e A=1 --pip x FILE | FILE defines the cluster: leave out --env, --pip",
         "run FILE train | FILE is a cluster file, which takes no arguments such as 'train'",
         "run FILE -- train | FILE is a cluster file, which takes no arguments such as 'train'",
         "run FILE --nope | Unknown option: '--nope'",
-        "run --restart always FILE | FILE says what the cluster is: leave out --restart",
+        "run --restart always FILE | FILE defines the cluster: leave out --restart",
         "run --keep --clean all FILE | Error: --clean=WHAT, --keep are mutually exclusive (specify"
             + " only one)",
         "run --workers 1 --restart Never SCRIPT | Invalid value for option '--restart': 'Never' is"

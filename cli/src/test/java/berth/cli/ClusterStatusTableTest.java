@@ -44,7 +44,7 @@ class ClusterStatusTableTest {
             time left    60m
             restarts     2
             resubmitted  2 times
-            supervisor   gpu00, started again once
+            supervisor   gpu00, restarted once
 
             TASK      ATTEMPT  SERVER  ADDRESS         GPUS  RUN             STARTED   TIME  EXIT  WHY
             worker:0  1        gpu00   10.0.0.0:20001  0,1   run-worker-0-1  06:00:03  3s    137   exit code 137

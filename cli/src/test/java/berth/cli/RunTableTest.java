@@ -117,8 +117,8 @@ class RunTableTest {
         .isEqualTo(
             """
             gpu01:18812: Docker 20.10.24, GPUs: device requests
-            SERVICE         IMAGE    RUNS SOURCES WITH  DESCRIPTION
-            tensorflow, tf  tf:2.21  python3 -u         TensorFlow
+            SERVICE         IMAGE    INTERPRETER  DESCRIPTION
+            tensorflow, tf  tf:2.21  python3 -u   TensorFlow
             """);
   }
 

@@ -257,7 +257,7 @@ class RunsTest {
 
     assertThat(exitCode(attach)).isZero();
     assertThat(attach.errorReader().lines())
-        .containsExactly("berth: left " + FakeRuns.ID + "; it continues");
+        .containsExactly("berth: detached from " + FakeRuns.ID + "; it continues");
     assertThat(server.cancelled).isEmpty();
     assertThat(server.attached.get(0).getFromOffset()).isEqualTo(6);
     assertThat(server.attached.get(0).getHolding()).isFalse();

@@ -535,7 +535,7 @@ final class ClusterAttempt {
       note(
           "the training is over; "
               + evaluators
-              + " may go on for "
+              + " may continue for "
               + request.evaluatorGrace().toSeconds()
               + " s");
       alarm(new Alarm.EvaluatorsDone(), request.evaluatorGrace());

@@ -482,12 +482,14 @@ class ClusterFileTest {
         "files: train.py~tasks: {worker: } | 1: 'files': there is no folder {folder}/train.py",
         "script: none.py~tasks:~_worker: {} | 1: there is no file {folder}/none.py; to run a"
             + " command of the image, use 'command'",
-        "tasks:~_worker:~__script: none.py | 3: there is no file {folder}/none.py; a command, ...",
+        "tasks:~_worker:~__script: none.py | 3: there is no file {folder}/none.py; to run a command"
+            + " of the image, ...",
         "files: wheels~script: train.py~tasks:~_worker: {} | 2: there is no file train.py in the"
-            + " bundle {folder}/wheels; a command, ...",
+            + " bundle {folder}/wheels; to run a command of the image, ...",
         "files: wheels~script: ../train.py~tasks:~_worker: {} | 2: the script ../train.py must be"
             + " named by its path below {folder}/wheels",
-        "script: wheels~tasks:~_worker: {} | 1: {folder}/wheels is a folder; a command, ...",
+        "script: wheels~tasks:~_worker: {} | 1: {folder}/wheels is a folder; to run a command of"
+            + " the image, ...",
         "script: ''~tasks: {worker: } | 1: 'script' names no script",
         "script: []~tasks: {worker: } | 1: 'script' names no script",
         "script:~tasks: {worker: } | 1: 'script' has no value",

@@ -176,7 +176,7 @@ final class EtcdMembers implements AutoCloseable {
       throw EtcdExceptionFactory.toEtcdException(e.getCause());
     } catch (TimeoutException e) {
       throw EtcdExceptionFactory.newEtcdException(
-          ErrorCode.DEADLINE_EXCEEDED, "nothing heard for " + timeout.toMillis() + " ms");
+          ErrorCode.DEADLINE_EXCEEDED, "no answer for " + timeout.toMillis() + " ms");
     } catch (InterruptedException e) {
       throw interrupted();
     }

@@ -74,7 +74,7 @@ final class Supervision {
     if (cluster.supervisor().alive()) {
       if (!alive) {
         seenAlive();
-        log.info("{} ({}) goes on, and so does its supervisor", cluster.id(), cluster.name());
+        log.info("{} ({}) continues with its supervisor", cluster.id(), cluster.name());
       }
       return;
     }

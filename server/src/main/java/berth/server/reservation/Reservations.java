@@ -542,7 +542,7 @@ public final class Reservations implements AutoCloseable {
       reservation.finish(() -> {});
     }
     log.info(
-        "{} of {} goes on: GPUs {}",
+        "{} of {} continues: GPUs {}",
         stored.reservation().id(),
         stored.reservation().owner(),
         indices(stored.reservation()));

@@ -569,7 +569,7 @@ public final class Runs implements AutoCloseable {
       if (!run.cleaned().isDone()) {
         String owner = run.spec().owner().toString();
         places.put(run.id(), admission.count(owner, context.store().contentBytes(stored.folder())));
-        log.info("{} of {} goes on: {}", run.id(), owner, known.record().phase());
+        log.info("{} of {} continues: {}", run.id(), owner, known.record().phase());
         unfinished.add(run);
       }
     }

@@ -101,8 +101,8 @@ class LaunchPlannerTest {
       delimiter = '|',
       quoteCharacter = '"',
       value = {
-        "busybox | the image 'busybox' has no tag, and 'latest' may change every day: name a version,"
-            + " for example 'busybox:1.0'",
+        "busybox | the image 'busybox' has no tag, and 'latest' may change every day: name a"
+            + " version, for example 'busybox:1.0'",
         "busybox:latest | the image 'busybox:latest' has the tag 'latest', which may change every"
             + " day: name a version or a digest",
         "-x:1 | '-x:1' is not the name of an image such as busybox:1.35",

@@ -62,7 +62,7 @@ final class Images {
           throw notFetched(
               Reason.UNAVAILABLE,
               name,
-              "the engine has said nothing for " + pull.silence().toSeconds() + " s");
+              "no answer from the engine for " + pull.silence().toSeconds() + " s");
         }
       }
       if (pull.failure().isPresent()) {

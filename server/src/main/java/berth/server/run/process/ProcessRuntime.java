@@ -428,7 +428,7 @@ public final class ProcessRuntime implements RunEngine {
       Path note = Files.writeString(io.resolve("end.new"), code + "\n");
       Files.move(note, io.resolve("end"), StandardCopyOption.ATOMIC_MOVE);
     } catch (IOException e) {
-      log.warn("cannot note that {} is to end: {}", runId, e.getMessage());
+      log.warn("cannot record the end of {}: {}", runId, e.getMessage());
     }
   }
 
