@@ -91,7 +91,7 @@ class OwnerOptionTest {
   @Test
   void aUserWithoutANameIsRefused() {
     assertThatThrownBy(() -> parse("runs", "--user", ""))
-        .hasMessage("Invalid value for option '--user' (NAME[@HOST]): the name must not be empty");
+        .hasMessage("Invalid value for option '--user': the name must not be empty");
   }
 
   private <T> T parse(String... words) {
