@@ -82,7 +82,7 @@ choose_variables() {
   local names name
   IFS=, read -ra names <<<"$1"
   for name in "${names[@]}"; do
-    [[ $name =~ ^[A-Za-z_][A-Za-z_0-9]*$ ]] || die "--envlist: '$name' is not the name of a variable"
+    [[ $name =~ ^[A-Za-z_][A-Za-z_0-9]*$ ]] || die "--envlist: '$name' is not a valid variable name"
     [ -n "${!name+set}" ] || die "--envlist: the variable $name is not set"
     case $name in
       NV_GPU | CUDA_VISIBLE_DEVICES) ;;

@@ -80,7 +80,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 ! $cache_only || [ -z "$save" ] || die "--cache-only loads nothing that could be saved: leave out --save"
-[ -z "$base" ] || [ $variant = gpu ] || die "--base is for the GPU variants: say --gpu too"
+[ -z "$base" ] || [ $variant = gpu ] || die "--base is for the GPU variants: add --gpu"
 [[ $from =~ ^(|registry|debootstrap)$ ]] || die "--from is registry or debootstrap, not '$from'"
 
 # Classic builds work with every engine, and without Docker's plugin for the others.

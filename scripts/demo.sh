@@ -9,14 +9,14 @@ cd "$(dirname "$0")/.."
 usage() {
   cat <<'TEXT'
 Usage: scripts/demo.sh [--stay | --stop | --help]
-  --stay   leave registry and servers running, and say how to use them
+  --stay   leave registry and servers running, and print how to use them
   --stop   stop what --stay left
 TEXT
 }
 
 berth=$PWD/build/install/berth/bin/berth
 state=${TMPDIR:-/tmp}/berth-demo-$(id -u)
-# The demo keeps to itself: nobody looks for a registry on the local network. It has its own.
+# The demo keeps to itself: no registry on the local network is used. It has its own.
 export BERTH_REGISTRY=none
 unset BERTH_SERVER
 
@@ -49,7 +49,7 @@ stop_servers() {
   for pid_file in "$state"/*.pid; do
     [ -e "$pid_file" ] || continue
     pid=$(cat "$pid_file")
-    # A pid may belong to somebody else by now.
+    # A pid may belong to another process by now.
     if grep -qsE 'berth\.(server|registry)\.Main' "/proc/$pid/cmdline"; then
       # Timed reservations go on without their server, so they are released first.
       address=$(cat "${pid_file%.pid}.address" 2>/dev/null || true)

@@ -15,10 +15,10 @@ Usage: install-server.sh server   [OPTION]... [OPTION OF berthd]...
        install-server.sh uninstall [--purge] [OPTION]...
 Installs what is missing on this machine (a Java 17 runtime; for a server Docker and a static busybox), Berth below
 /opt/berth, its commands in /usr/local/bin, and the daemon as a service of systemd, which it starts. Where Berth is
-installed already, it is upgraded; runs go on meanwhile.
+installed already, it is upgraded; runs continue meanwhile.
   --from DIR      install this folder, a copy of build/install/berth, rather than build one
   --prefix DIR    where Berth goes (default: /opt/berth)
-  --root DIR      install below this folder and leave the running system alone: for packages and images
+  --root DIR      install below this folder without changing the running system: for packages and images
   --no-start      neither start nor restart anything
   --purge         uninstall configuration, runs and their output too
 Options of the daemon, such as --listen, --insecure or --name, are written into /etc/berth/berthd.yaml or
@@ -76,7 +76,7 @@ parse() {
           add_setting "$1" true
         fi
         ;;
-      *) die "what is '$1'? Try --help" ;;
+      *) die "unexpected argument '$1'; see --help" ;;
     esac
     shift
   done
@@ -96,7 +96,7 @@ parse() {
 # Notes an option of the daemon. One that is given again adds to its value.
 add_setting() {
   local key=${1#--} value=$2 i quote="'"
-  [[ $key =~ ^[a-z][a-z-]*$ ]] || die "'$1' is no option"
+  [[ $key =~ ^[a-z][a-z-]*$ ]] || die "'$1' is not an option"
   [[ $value != *[[:cntrl:]]* ]] || die "the value of $1 has a control character"
   for i in "${!settings[@]}"; do
     if [[ ${settings[i]} == "$key: "* ]]; then
@@ -154,7 +154,7 @@ find_installation() {
     step "Building Berth" in_source gradle --no-daemon -q installDist
     from=$here/build/install/berth
   fi
-  [[ -x $from/bin/berthd && -d $from/lib/systemd ]] || die "$from is no installation of Berth"
+  [[ -x $from/bin/berthd && -d $from/lib/systemd ]] || die "$from is not an installation of Berth"
   from=$(cd "$from" && pwd)
 }
 
@@ -167,7 +167,7 @@ check_settings() {
     key=${setting%%: *}
     grep -q "^#$key: " "$example" || die "$daemon has no option --$key; see $from/bin/$daemon --help"
     if [ -e "$file" ] && ! grep -qxF -- "$setting" "$file"; then
-      die "$file exists and does not say '$setting': change it there, or leave --$key out"
+      die "$file exists without '$setting': change it there, or leave --$key out"
     fi
   done
 }
@@ -255,13 +255,13 @@ write_configuration() {
   if [ "$role" = server ]; then
     [ -e "$etc/services.yaml" ] || install -m 644 "$from/etc/services.yaml" "$etc/services.yaml"
     if grep -qE '^[^#]*image: *["'\'']?((index\.)?docker\.io/)?berth/' "$etc/services.yaml"; then
-      say "$etc/services.yaml names images berth/..., which are never fetched: build them with scripts/build-images.sh," \
+      say "$etc/services.yaml names images berth/..., which are never pulled: build them with scripts/build-images.sh," \
         "and name them berth.invalid/... there"
     fi
     grep -q '^services:' <<<"$(printf '%s\n' "${settings[@]}")" || settings+=("services: /etc/berth/services.yaml")
   fi
   if [ -e "$etc/$daemon.yaml" ]; then
-    say "$etc/$daemon.yaml stays as it is"
+    say "$etc/$daemon.yaml is unchanged"
   else
     make_configuration >"$etc/$daemon.yaml.new"
     mv "$etc/$daemon.yaml.new" "$etc/$daemon.yaml"
@@ -313,7 +313,7 @@ restart_if_old() {
   local tries=0 log
   if [ "$(property NRestarts "$1")" = 0 ] &&
     grep -qsF -- "$release/lib/" "/proc/$(property MainPID "$1")/cmdline"; then
-    say "$1 is of this release already, and is left alone"
+    say "$1 already has this release; unchanged"
     return
   fi
   systemctl reset-failed "$1" 2>/dev/null || true
@@ -359,7 +359,7 @@ uninstall() {
   going_on=$(processes_with "$root/var/lib/berth/")
   if $purge && [ -n "$going_on" ]; then
     ! $was_active || systemctl --quiet start berthd
-    die "runs or clusters go on that would be purged (processes $going_on); cancel them first"
+    die "--purge would remove running runs or clusters (processes $going_on); cancel them first"
   fi
   for name in berthd berth-registry; do
     if [ -e "$root$units/$name.service" ]; then
@@ -389,7 +389,7 @@ uninstall() {
     say "Berth is uninstalled, with its configuration, runs and their output"
   else
     say "Berth is uninstalled; configuration and runs are still in $root/etc/berth and $root/var/lib/berth"
-    [ -z "$going_on" ] || say "Runs and clusters go on (processes $going_on) and hold their GPUs until they end"
+    [ -z "$going_on" ] || say "Runs and clusters continue (processes $going_on) and hold their GPUs until they end"
   fi
 }
 

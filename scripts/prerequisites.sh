@@ -41,7 +41,7 @@ require() {
       python3-grpcio) python_has grpc google.protobuf || missing_packages+=(python3-grpcio python3-protobuf) ;;
       python3-rpyc) python_has rpyc || missing_packages+=(python3-rpyc) ;;
       python3-fasteners) python_has fasteners || missing_packages+=(python3-fasteners) ;;
-      *) die "nobody knows how to install '$part'" ;;
+      *) die "cannot install '$part': unknown part" ;;
     esac
   done
   if [ ${#missing_packages[@]} -gt 0 ]; then

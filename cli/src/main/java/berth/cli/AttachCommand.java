@@ -65,8 +65,8 @@ final class AttachCommand implements Callable<Integer> {
   private void leave(RunView view, Run left) {
     view.note(
         hold && !left.getRequest().getDetached()
-            ? "left " + left.getRunId() + "; it goes on for as long as somebody else holds it"
-            : "left " + left.getRunId() + "; it goes on");
+            ? "detached from " + left.getRunId() + "; it continues while another client holds it"
+            : "detached from " + left.getRunId() + "; it continues");
     System.exit(ExitCode.OK);
   }
 }

@@ -75,7 +75,7 @@ final class ClusterAttachCommand implements Callable<Integer> {
   }
 
   private static void leave(FoundCluster found, Consumer<String> notes) {
-    notes.accept("left " + found.name() + "; it goes on");
+    notes.accept("detached from " + found.name() + "; it continues");
     System.exit(ExitCode.OK);
   }
 

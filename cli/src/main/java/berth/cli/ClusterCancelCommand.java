@@ -31,7 +31,7 @@ import picocli.CommandLine.Parameters;
       "",
       "Examples:",
       "  berth cluster cancel mnist",
-      "  berth cluster cancel --force mnist cluster-5f2a",
+      "  berth cluster cancel --force mnist c-5f2a",
     })
 final class ClusterCancelCommand implements Callable<Integer> {
   @Mixin private ServerOption server;

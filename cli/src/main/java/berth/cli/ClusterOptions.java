@@ -208,7 +208,7 @@ final class ClusterOptions {
             .collect(Collectors.joining(", "));
     if (!refused.isEmpty()) {
       throw new ParameterException(
-          spec.commandLine(), file + " says what the cluster is: leave out " + refused);
+          spec.commandLine(), file + " defines the cluster: leave out " + refused);
     }
     ClusterRequest read = ClusterFile.read(Path.of(file));
     return new ClusterRequest(

@@ -74,7 +74,7 @@ final class ClusterPlanCommand implements Callable<Integer> {
     } else {
       Terminal.print(text(request, plan, addresses));
     }
-    Terminal.note("ports are shown as 0: they are known when they are reserved");
+    Terminal.note("ports are shown as 0 until they are reserved");
     return ExitCode.OK;
   }
 

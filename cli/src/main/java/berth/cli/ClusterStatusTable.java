@@ -64,7 +64,7 @@ final class ClusterStatusTable {
         cluster.getServer()
             + (cluster.getSupervisorRestarts() == 0
                 ? ""
-                : ", started again " + times(cluster.getSupervisorRestarts())));
+                : ", restarted " + times(cluster.getSupervisorRestarts())));
     return rows;
   }
 

@@ -74,7 +74,7 @@ final class ClusterTable {
         .forEach(task -> rows.add(row(task)));
     int more = tasks.size() - rows.size() + 1;
     if (rows.size() == 1) {
-      return more == 0 ? "" : "all " + more + " tasks ended as they should\n";
+      return more == 0 ? "" : "all " + more + " tasks ended as expected\n";
     }
     return Columns.render(rows) + (more > 0 ? "and " + more + " more\n" : "");
   }

@@ -206,7 +206,7 @@ final class ClusterView implements Consumer<ClusterEvent> {
     } else if (event instanceof ClusterEvent.Restarting news) {
       note(
           news.task()
-              + " is started again"
+              + " restarts"
               + (news.pause().isZero()
                   ? ""
                   : " in " + news.pause().plusMillis(999).toSeconds() + " s")
@@ -216,7 +216,7 @@ final class ClusterView implements Consumer<ClusterEvent> {
               + because(news.why()));
     } else if (event instanceof ClusterEvent.Reforming news) {
       progress.erase();
-      note("all of it starts again" + because(news.why()));
+      note("the whole cluster restarts" + because(news.why()));
     } else if (event instanceof ClusterEvent.Note note) {
       note(note.text());
     }

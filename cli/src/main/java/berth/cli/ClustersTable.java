@@ -65,7 +65,7 @@ final class ClustersTable {
       }
     }
     return Columns.render(rows)
-        + (hidden == 0 ? "" : "without " + hidden + " that ended earlier (--all)\n");
+        + (hidden == 0 ? "" : "without " + hidden + " that ended earlier (shown by --all)\n");
   }
 
   private List<String> row(ClusterStatus cluster) {

@@ -83,7 +83,7 @@ record FoundCluster(ClusterClient client, ClusterStatus cluster) implements Auto
     if (hasBegun(cluster)) {
       return cluster;
     }
-    notes.accept("waiting for the supervisor of " + name() + " to begin");
+    notes.accept("waiting for the supervisor of " + name() + " to start");
     FollowedCluster.Watcher watcher =
         new FollowedCluster.Watcher() {
           @Override
@@ -131,16 +131,16 @@ record FoundCluster(ClusterClient client, ClusterStatus cluster) implements Auto
     }
     if (begun.size() > 1) {
       throw new BerthException(
-          Reason.INVALID, "'" + text + "' begins the ids of several clusters: " + listed(begun));
+          Reason.INVALID, "'" + text + "' matches several clusters: " + listed(begun));
     }
     if (!silent.isEmpty()) {
       throw new BerthException(
           Reason.UNAVAILABLE,
           "'"
               + text
-              + "' may begin the id of another cluster than "
+              + "' may also match another cluster than "
               + begun.get(0).cluster.getClusterId()
-              + " too: say the whole id"
+              + ": use the whole ID"
               + silent);
     }
     return begun.get(0);
@@ -151,7 +151,7 @@ record FoundCluster(ClusterClient client, ClusterStatus cluster) implements Auto
     if (living.size() > 1) {
       throw new BerthException(
           Reason.INVALID,
-          "several clusters are called '" + name + "': say one of " + listed(living));
+          "several clusters are called '" + name + "': use one of " + listed(living));
     }
     if (living.size() == 1) {
       return living.get(0);
@@ -167,7 +167,7 @@ record FoundCluster(ClusterClient client, ClusterStatus cluster) implements Auto
               + name
               + "' have ended, the last of them is "
               + newest.cluster.getClusterId()
-              + ", but there may be another: say its id"
+              + ", but there may be another: use its ID"
               + silent);
     }
     return newest;

@@ -96,7 +96,9 @@ final class LimitOptions {
     return limits.build();
   }
 
-  /** Tells what is wrong with a value as picocli wants to hear it. */
+  /**
+   * Reads a value; what is wrong with it becomes an exception of picocli, which names the option.
+   */
   static <T> T read(String text, Function<String, T> parser) {
     try {
       return parser.apply(text);

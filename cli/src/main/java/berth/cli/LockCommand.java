@@ -40,8 +40,8 @@ import picocli.CommandLine.Parameters;
           + " CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, and becomes the command. The GPUs are"
           + " free again when it ends, however it ends.",
       "",
-      "Asks the driver which GPUs are well, not berthd: with drivers before R565 it also takes GPUs"
-          + " that berthd keeps out of service after an error (XID).",
+      "Asks the driver, not berthd, which GPUs are healthy: with drivers before R565 it also takes"
+          + " GPUs that berthd keeps out of service after an error (XID).",
       "",
     },
     footer = {

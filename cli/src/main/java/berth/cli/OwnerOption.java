@@ -3,7 +3,9 @@ package berth.cli;
 import berth.client.call.ThisUser;
 import berth.v1.Owner;
 import picocli.CommandLine.ArgGroup;
+import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
+import picocli.CommandLine.TypeConversionException;
 
 /** The options of lists that say whose entries are shown. */
 final class OwnerOption {
@@ -14,7 +16,11 @@ final class OwnerOption {
     @Option(names = "--mine", description = "Only your own: of this user on this machine.")
     private boolean mine;
 
-    @Option(names = "--user", paramLabel = "NAME[@HOST]", description = "Only those of this user.")
+    @Option(
+        names = "--user",
+        paramLabel = "NAME[@HOST]",
+        converter = NameConverter.class,
+        description = "Only those of this user.")
     private String user = "";
   }
 
@@ -35,5 +41,16 @@ final class OwnerOption {
 
   private static String name(Owner owner) {
     return owner.getUser() + "@" + owner.getHost();
+  }
+
+  /** Refuses the empty name, which an unset variable of a shell gives. */
+  static final class NameConverter implements ITypeConverter<String> {
+    @Override
+    public String convert(String text) {
+      if (text.isEmpty()) {
+        throw new TypeConversionException("the name must not be empty");
+      }
+      return text;
+    }
   }
 }

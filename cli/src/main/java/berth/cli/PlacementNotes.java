@@ -40,7 +40,7 @@ final class PlacementNotes implements PlacementListener {
     String name = Servers.name(server);
     notes.accept(
         waits
-            ? "nobody can take it now; waiting at " + name
+            ? "no server has room now; queued at " + name
             : name + " takes it (" + ServerTable.freeGpus(server) + ")");
   }
 

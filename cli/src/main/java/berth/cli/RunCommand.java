@@ -70,7 +70,7 @@ import picocli.CommandLine.Spec;
     })
 final class RunCommand implements Callable<Integer> {
   static final int BROKEN_PIPE = 128 + 13;
-  static final String COMMAND_HINT = "; a command, rather than a script from here, goes after --";
+  static final String COMMAND_HINT = "; to run a command of the image, put it after --";
 
   @Mixin private ServerOption server;
   @Mixin private LabelOption labels;
@@ -386,7 +386,7 @@ final class RunCommand implements Callable<Integer> {
     } catch (BerthException e) {
       throw new BerthException(
           e.reason(),
-          "the run ended well, but its outputs could not be fetched: "
+          "the run succeeded, but its outputs could not be fetched: "
               + e.getMessage()
               + "; try 'berth cp "
               + view.runId()

@@ -48,7 +48,7 @@ final class RunTable {
       return server + ": no runs\n";
     }
     return server
-        + (hidden == 0 ? "" : ", without " + hidden + " that ended earlier (--all)")
+        + (hidden == 0 ? "" : ", without " + hidden + " that ended earlier (shown by --all)")
         + "\n"
         + Columns.render(rows);
   }

@@ -139,7 +139,7 @@ final class RunView implements Consumer<RunEvent> {
             stream
                 + " is at its limit of "
                 + ByteSize.text(event.getTruncated().getKeptBytes())
-                + ": the server drops the rest, and the program goes on");
+                + ": the server drops the rest; the program continues");
       }
       case EXITED -> ended(event.getExited());
       case ACCEPTED, EVENT_NOT_SET -> {}

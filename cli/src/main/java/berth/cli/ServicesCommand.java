@@ -99,7 +99,7 @@ final class ServicesCommand implements Callable<Integer> {
       return text.append(", no services\n").toString();
     }
     List<List<String>> rows = new ArrayList<>();
-    rows.add(List.of("SERVICE", "IMAGE", "RUNS SOURCES WITH", "DESCRIPTION"));
+    rows.add(List.of("SERVICE", "IMAGE", "INTERPRETER", "DESCRIPTION"));
     for (Service service : response.getServicesList()) {
       List<String> names = new ArrayList<>(List.of(service.getName()));
       names.addAll(service.getAliasesList());

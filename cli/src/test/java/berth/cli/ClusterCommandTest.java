@@ -208,16 +208,16 @@ class ClusterCommandTest {
   @CsvSource(
       delimiter = '|',
       value = {
-        "run --workers 2 FILE | FILE says what the cluster is: leave out --workers",
-        "run FILE --gpus 1 --ps 1 | FILE says what the cluster is: leave out --gpus, --ps",
-        "run --pack FILE | FILE says what the cluster is: leave out --pack",
-        "run -s tf FILE | FILE says what the cluster is: leave out --service",
-        "run --label a=b FILE | FILE says what the cluster is: leave out --label",
-        "plan -e A=1 --pip x FILE | FILE says what the cluster is: leave out --env, --pip",
+        "run --workers 2 FILE | FILE defines the cluster: leave out --workers",
+        "run FILE --gpus 1 --ps 1 | FILE defines the cluster: leave out --gpus, --ps",
+        "run --pack FILE | FILE defines the cluster: leave out --pack",
+        "run -s tf FILE | FILE defines the cluster: leave out --service",
+        "run --label a=b FILE | FILE defines the cluster: leave out --label",
+        "plan -e A=1 --pip x FILE | FILE defines the cluster: leave out --env, --pip",
         "run FILE train | FILE is a cluster file, which takes no arguments such as 'train'",
         "run FILE -- train | FILE is a cluster file, which takes no arguments such as 'train'",
         "run FILE --nope | Unknown option: '--nope'",
-        "run --restart always FILE | FILE says what the cluster is: leave out --restart",
+        "run --restart always FILE | FILE defines the cluster: leave out --restart",
         "run --keep --clean all FILE | Error: --clean=WHAT, --keep are mutually exclusive (specify"
             + " only one)",
         "run --workers 1 --restart Never SCRIPT | Invalid value for option '--restart': 'Never' is"
@@ -228,17 +228,17 @@ class ClusterCommandTest {
         "run --workers 2 | nothing to run: give a script, or a command after --",
         "run --workers 2 --logdir x SCRIPT | --logdir requires --tensorboard",
         "run --workers -1 SCRIPT | 'worker' asks for -1 instances; at least one is needed",
-        "run --workers 2 none.py | there is no file none.py; a command, rather than a script from"
-            + " here, goes after --",
+        "run --workers 2 none.py | there is no file none.py; to run a command of the image, put it"
+            + " after --",
         "run --workers 2 --bundle FOLDER none.py | there is no file none.py in the bundle FOLDER;"
-            + " a command, rather than a script from here, goes after --",
+            + " to run a command of the image, put it after --",
         "run none.yaml | there is no cluster file none.yaml",
         "run --name 'a b' FILE | 'a b' is not the name of a cluster: letters, digits, and . _ -"
             + " only",
         "run --workers 1 --memory 8 SCRIPT | Invalid value for option '--memory': '8' is not"
             + " an amount of memory such as 512m or 20g",
-        "run --workers 1 --time 0s SCRIPT | Invalid value for option '--time': '0s' is"
-            + " no time at all",
+        "run --workers 1 --time 0s SCRIPT | Invalid value for option '--time': '0s' must be more"
+            + " than 0",
         "run --workers 1 --wait 1m --no-wait SCRIPT | Error: --wait=DURATION, --no-wait are"
             + " mutually exclusive (specify only one)",
         "run --workers 1 --pack --spread SCRIPT | Error: --spread, --pack are mutually exclusive"

@@ -27,7 +27,7 @@ class ClusterStatusTableTest {
     mnist.runs("worker:0").note("beware\033[2J");
     mnist.ended("worker:0", TASK_END_SERVER_LOST, "gpu00 is lost").restarts("gpu00 is lost");
     mnist.ended("ps:0", TASK_END_RESTARTED, "").formed().runs("worker:0").accepted("ps:0");
-    mnist.phase(CLUSTER_PHASE_RUNNING).note("all of it starts again: gpu00 is lost");
+    mnist.phase(CLUSTER_PHASE_RUNNING).note("the whole cluster restarts: gpu00 is lost");
     mnist
         .builder()
         .setEndsBy(Messages.timestamp(NOW.plusSeconds(3600)))
@@ -44,7 +44,7 @@ class ClusterStatusTableTest {
             time left    60m
             restarts     2
             resubmitted  2 times
-            supervisor   gpu00, started again once
+            supervisor   gpu00, restarted once
 
             TASK      ATTEMPT  SERVER  ADDRESS         GPUS  RUN             STARTED   TIME  EXIT  WHY
             worker:0  1        gpu00   10.0.0.0:20001  0,1   run-worker-0-1  06:00:03  3s    137   exit code 137
@@ -54,7 +54,7 @@ class ClusterStatusTableTest {
             ps:0      2        gpu01   10.0.0.1:20002  -     run-ps-0-2      -         -     -
 
             06:00:10  beware?[2J
-            06:00:19  all of it starts again: gpu00 is lost
+            06:00:19  the whole cluster restarts: gpu00 is lost
             """);
   }
 

@@ -209,10 +209,10 @@ class ClusterViewTest {
         .isEqualTo(
             """
             berth: worker:1 failed: exit 137
-            berth: worker:1 is started again in 2 s (attempt 2): exit code 137
-            berth: worker:1 is started again (attempt 3)
-            berth: all of it starts again: gpu02 is lost
-            berth: all of it starts again
+            berth: worker:1 restarts in 2 s (attempt 2): exit code 137
+            berth: worker:1 restarts (attempt 3)
+            berth: the whole cluster restarts: gpu02 is lost
+            berth: the whole cluster restarts
             berth: ps:0 ended: stopped, to start again
             """);
   }

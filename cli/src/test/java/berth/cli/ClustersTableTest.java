@@ -82,7 +82,7 @@ class ClustersTableTest {
     assertThat(table.render(clusters, false).lines())
         .hasSize(8)
         .last()
-        .isEqualTo("without 3 that ended earlier (--all)");
+        .isEqualTo("without 3 that ended earlier (shown by --all)");
     assertThat(table.render(clusters, false))
         .contains("cluster-4", "cluster-9")
         .doesNotContain("cluster-3");

@@ -77,11 +77,11 @@ class FoundClusterTest {
 
     assertThatThrownBy(() -> find("mnist"))
         .hasMessage(
-            "several clusters are called 'mnist': say one of cluster-1 (mnist on gpu01), cluster-2"
+            "several clusters are called 'mnist': use one of cluster-1 (mnist on gpu01), cluster-2"
                 + " (mnist on gpu02)");
     assertThatThrownBy(() -> find("clu"))
         .hasMessage(
-            "'clu' begins the ids of several clusters: cluster-1 (mnist on gpu01), cluster-2"
+            "'clu' matches several clusters: cluster-1 (mnist on gpu01), cluster-2"
                 + " (mnist on gpu02), cluster-3 (mnist on gpu02)");
     assertThat(find("cluster-3")).isEqualTo("cluster-3 on gpu02");
   }
@@ -126,11 +126,11 @@ class FoundClusterTest {
     assertThatThrownBy(() -> find("cifar"))
         .hasMessageStartingWith(
             "all known clusters called 'cifar' have ended, the last of them is cluster-bb22, but"
-                + " there may be another: say its id; no answer from s1: ");
+                + " there may be another: use its ID; no answer from s1: ");
     assertThatThrownBy(() -> find("cluster-a"))
         .hasMessageStartingWith(
-            "'cluster-a' may begin the id of another cluster than cluster-aa11 too: say the whole"
-                + " id; no answer from s1: ");
+            "'cluster-a' may also match another cluster than cluster-aa11: use the whole ID; no"
+                + " answer from s1: ");
   }
 
   @Test
@@ -141,7 +141,7 @@ class FoundClusterTest {
     try (FoundCluster found = FoundCluster.find(servers, "mnist")) {
       CompletableFuture<ClusterStatus> status =
           CompletableFuture.supplyAsync(() -> found.begun(notes::add));
-      assertThat(notes.take()).isEqualTo("waiting for the supervisor of mnist to begin");
+      assertThat(notes.take()).isEqualTo("waiting for the supervisor of mnist to start");
       gpu01.clusters.watched.take();
       gpu01.clusters.put(begun.build());
       assertThat(status.join().getTasksCount()).isEqualTo(1);

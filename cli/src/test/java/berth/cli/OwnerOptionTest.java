@@ -88,6 +88,12 @@ class OwnerOptionTest {
         .isInstanceOf(MutuallyExclusiveArgsException.class);
   }
 
+  @Test
+  void aUserWithoutANameIsRefused() {
+    assertThatThrownBy(() -> parse("runs", "--user", ""))
+        .hasMessage("Invalid value for option '--user': the name must not be empty");
+  }
+
   private <T> T parse(String... words) {
     CommandLine berth = new CommandLine(new BerthCommand());
     berth.parseArgs(words);

@@ -31,7 +31,7 @@ class PlacementNotesTest {
     assertThat(err.toString(StandardCharsets.UTF_8))
         .isEqualTo(
             "berth: gpu01 does not take it: gpu01 drains\n"
-                + "berth: nobody can take it now; waiting at gpu01\n");
+                + "berth: no server has room now; queued at gpu01\n");
     view.accept(FakeRuns.accepted());
     assertThat(view.runId()).isEqualTo(FakeRuns.ID);
   }
@@ -52,7 +52,7 @@ class PlacementNotesTest {
         .containsExactly(
             "gpu01, gpu03 do not take it: full",
             "gpu02 does not take it: drains",
-            "nobody can take it now; waiting at gpu04");
+            "no server has room now; queued at gpu04");
   }
 
   private static Server other(String name) {

@@ -194,25 +194,23 @@ class RunCommandTest {
   @CsvSource(
       delimiter = '|',
       value = {
-        "none.py | there is no file none.py; a command, rather than a script from here, goes"
-            + " after --",
-        "--bundle /tmp no/none.py | there is no file no/none.py in the bundle /tmp; a command,"
-            + " rather than a script from here, goes after --",
+        "none.py | there is no file none.py; to run a command of the image, put it after --",
+        "--bundle /tmp no/none.py | there is no file no/none.py in the bundle /tmp; to run a"
+            + " command of the image, put it after --",
         "--bundle /tmp ../x.py | the script ../x.py must be named by its path below /tmp",
-        "/ | / is a folder; a command, rather than a script from here, goes after --",
-        "/dev/null | there is no file /dev/null; a command, rather than a script from here, goes"
-            + " after --",
+        "/ | / is a folder; to run a command of the image, put it after --",
+        "/dev/null | there is no file /dev/null; to run a command of the image, put it after --",
         "--signal USR1@60 -- x | --signal requires --time",
         "--model A100 -- x | --min-memory and --model require --gpus N",
         "--reservation r-1 --gpus 1 -- x | --reservation cannot be combined with --gpus, --gpu or"
             + " --ports",
         "--quiet | nothing to run: give a script, or a command after --",
-        "--mount data -- x | 'data' is not SRC[:DST][:ro] with absolute paths, such as"
+        "--mount data -- x | 'data' is not SRC[:DST][:ro] with absolute paths, for example"
             + " /data:/data:ro",
         "--signal USR1 -- x | 'USR1' is not a signal and a time, such as USR1@60 or USR1@2m",
-        "--signal FOO@3 -- x | 'FOO' is not a signal to warn with: use one of HUP, INT, QUIT, USR1,"
+        "--signal FOO@3 -- x | 'FOO' is not a supported signal: use one of HUP, INT, QUIT, USR1,"
             + " USR2, TERM, CONT, ALRM, WINCH",
-        "--signal USR1@0 -- x | the signal USR1 must come some time before the end",
+        "--signal USR1@0 -- x | the signal USR1 must come before the time limit",
         "--idle 5@30m -- x | '5@30m' is not a percentage and a time, such as 5%@30m",
         "--pip numpy --image x | --pip and --requirements require a script, or a command after --",
         "--idle 5%@30 -- x | '30' is not a duration such as 30s, 10m or 1h30m",

@@ -84,7 +84,7 @@ class RunTableTest {
     assertThat(table.render(response.build(), false).lines())
         .hasSize(8)
         .first()
-        .isEqualTo("gpu01, without 3 that ended earlier (--all)");
+        .isEqualTo("gpu01, without 3 that ended earlier (shown by --all)");
     assertThat(table.render(response.build(), false))
         .contains("run-4", "run-9")
         .doesNotContain("run-3");
@@ -117,8 +117,8 @@ class RunTableTest {
         .isEqualTo(
             """
             gpu01:18812: Docker 20.10.24, GPUs: device requests
-            SERVICE         IMAGE    RUNS SOURCES WITH  DESCRIPTION
-            tensorflow, tf  tf:2.21  python3 -u         TensorFlow
+            SERVICE         IMAGE    INTERPRETER  DESCRIPTION
+            tensorflow, tf  tf:2.21  python3 -u   TensorFlow
             """);
   }
 

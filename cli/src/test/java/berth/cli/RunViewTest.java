@@ -83,7 +83,7 @@ class RunViewTest {
             """
             berth: not isolated: a plain process of gpu01
             berth: not enforced here: memory of 8 GiB
-            berth: standard output is at its limit of 9 bytes: the server drops the rest, and the program goes on
+            berth: standard output is at its limit of 9 bytes: the server drops the rest; the program continues
             berth: : cancelled by ann?[2J@laptop
             berth: its GPUs are not free yet: process 7 is still on GPU 0
             """);

@@ -116,7 +116,7 @@ public final class Berth implements AutoCloseable {
   /** The same with addresses. */
   public static Berth connect(List<Address> registries) {
     if (registries.isEmpty()) {
-      throw new BerthException(Reason.INVALID, "no registry is named: name one at least");
+      throw new BerthException(Reason.INVALID, "name at least one registry");
     }
     return new Berth(RegistryClient.of(registries));
   }

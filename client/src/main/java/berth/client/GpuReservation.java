@@ -109,7 +109,8 @@ public final class GpuReservation implements AutoCloseable {
   public RunHandle runAsync(RunSpec spec, Consumer<String> out, Consumer<String> err) {
     if (!spec.resources().isNone()) {
       throw new BerthException(
-          Reason.INVALID, "what runs on a reservation has its GPUs and ports: ask for no others");
+          Reason.INVALID,
+          "a run in a reservation uses its GPUs and ports and cannot ask for others");
     }
     RunHandle run = new RunHandle(RunHandle.Kind.ATTACHED, out, err);
     runs.add(run);

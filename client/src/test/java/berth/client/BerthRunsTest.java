@@ -131,7 +131,7 @@ class BerthRunsTest {
     assertFails(
         () -> berth.findRun("run-"),
         Reason.INVALID,
-        "'run-' begins the IDs of several runs: run-77, run-6b1fd2c9aa");
+        "'run-' matches several runs: run-77, run-6b1fd2c9aa");
   }
 
   @Test

@@ -480,7 +480,7 @@ class BerthTest {
     assertFails(
         () -> held.run(RunSpec.builder().command("train").gpus(1).build(), lines::add),
         Reason.INVALID,
-        "what runs on a reservation has its GPUs and ports: ask for no others");
+        "a run in a reservation uses its GPUs and ports and cannot ask for others");
   }
 
   @Test
@@ -498,8 +498,7 @@ class BerthTest {
     assertFails(
         () -> berth.run(spec.memory("65g").build(), lines::add),
         Reason.EXHAUSTED,
-        "no server is left that is named and not excluded, and has the labels, the service, the"
-            + " memory and the CPUs that are asked for");
+        "no server matches the names, exclusions, labels, service, memory and CPUs given");
 
     assertThat(registry.asked)
         .singleElement()
@@ -526,8 +525,7 @@ class BerthTest {
 
   @Test
   void needsARegistry() {
-    assertFails(
-        () -> Berth.connect(List.of()), Reason.INVALID, "no registry is named: name one at least");
+    assertFails(() -> Berth.connect(List.of()), Reason.INVALID, "name at least one registry");
     assertFails(
         () -> Berth.connect("host:port"),
         Reason.INVALID,

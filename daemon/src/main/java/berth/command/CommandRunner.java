@@ -12,8 +12,11 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
 import java.util.function.UnaryOperator;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import java.util.stream.IntStream;
 import picocli.CommandLine;
+import picocli.CommandLine.MutuallyExclusiveArgsException;
 import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.UnmatchedArgumentException;
 
@@ -22,6 +25,12 @@ public final class CommandRunner {
   static final String STACK_TRACE = "--stacktrace";
 
   private static final int MOST_WRONG_LETTERS = 2;
+
+  // As picocli refuses what is no pair for an option with a map.
+  private static final Pattern NO_PAIR =
+      Pattern.compile(
+          "Value for option option '(?<option>[^']+)'.* should be in (?<form>\\S+) format but was"
+              + " (?<value>.*)");
 
   private final CommandLine command;
   private ConfigFile config;
@@ -136,6 +145,20 @@ public final class CommandRunner {
   }
 
   private static String message(ParameterException e) {
+    if (e instanceof MutuallyExclusiveArgsException) {
+      return firstLine(e.getMessage())
+          .replaceFirst("^Error: ", "")
+          .replaceFirst(" \\(specify only one\\)$", "");
+    }
+    Matcher pair = NO_PAIR.matcher(firstLine(e.getMessage()));
+    if (pair.matches()) {
+      return "Invalid value for option '"
+          + pair.group("option")
+          + "': '"
+          + pair.group("value")
+          + "' is not "
+          + pair.group("form");
+    }
     if (!(e instanceof UnmatchedArgumentException unmatched)
         || unmatched.getUnmatched().isEmpty()
         || unmatched.isUnknownOption()) {

@@ -141,7 +141,7 @@ public final class HttpCall {
       reply(HttpReply.error(status(expected.reason()), expected.getMessage()));
     } else {
       log.error("{} failed", path(), failure);
-      reply(HttpReply.error(500, "internal error; the log of this server has it"));
+      reply(HttpReply.error(500, "internal error; see the server's log"));
     }
   }
 

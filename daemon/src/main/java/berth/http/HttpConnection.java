@@ -120,9 +120,7 @@ final class HttpConnection extends SimpleChannelInboundHandler<FullHttpRequest> 
     }
     String host = request.headers().get(HttpHeaderNames.HOST, "");
     if (!names.contains(host)) {
-      refused.reply(
-          HttpReply.error(
-              403, "this server does not know the name '" + host + "'; --http-name tells it"));
+      refused.reply(HttpReply.error(403, "unknown Host header '" + host + "'; see --http-name"));
       return;
     }
     List<String> path;

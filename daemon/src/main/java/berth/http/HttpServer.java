@@ -175,8 +175,7 @@ public final class HttpServer implements AutoCloseable {
             Reason.INVALID,
             "refusing to serve HTTP on "
                 + address
-                + ": others could read it, neither encrypted nor authenticated; listen on loopback,"
-                + " or pass --insecure");
+                + " without --insecure: it is neither encrypted nor authenticated");
       }
       EventLoopGroup eventLoops =
           new MultiThreadIoEventLoopGroup(

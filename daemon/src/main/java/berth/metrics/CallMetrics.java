@@ -15,11 +15,11 @@ public final class CallMetrics implements CallRecorder {
 
   /** One for each {@link Metrics}. */
   public CallMetrics(Metrics metrics) {
-    started = metrics.counters("berth_rpc_started_total", "Calls that were begun.", "method");
+    started = metrics.counters("berth_rpc_started_total", "Calls started.", "method");
     finished =
         metrics.counters(
             "berth_rpc_finished_total",
-            "Calls that are over, by gRPC's status. CANCELLED: the caller went away.",
+            "Completed calls by gRPC status. CANCELLED: the client disconnected.",
             "method",
             "code");
     latency =

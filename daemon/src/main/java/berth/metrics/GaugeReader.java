@@ -46,7 +46,8 @@ final class GaugeReader implements MultiCollector {
     } catch (RuntimeException e) {
       // Once, not at every scrape.
       if (!failed) {
-        log.warn("{} and what is read with it are unknown: {}", gauges.get(0).name(), e.toString());
+        log.warn(
+            "{} and the values read with it are unknown: {}", gauges.get(0).name(), e.toString());
       }
       failed = true;
       return new MetricSnapshots();

@@ -12,8 +12,7 @@ public final class VitalMetrics {
     Gauge failing =
         Gauge.of(
             "berth_vital_threads_failing",
-            "Threads that this process cannot do without and that fail or have ended; the log says"
-                + " why.");
+            "Essential threads that fail or have ended; see the log.");
     metrics.gauges(List.of(failing), readings -> readings.set(failing, vitals.failing()));
   }
 }

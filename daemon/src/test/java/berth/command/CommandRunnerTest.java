@@ -102,7 +102,8 @@ class CommandRunnerTest {
     assertThat(runWith(file)).isEqualTo(ExitCode.BERTH_FAILED);
     assertThat(err)
         .hasToString(
-            "sample: %s:2: unknown key '%s'; known keys: gpus, insecure, interval, listen\n",
+            "sample: %s:2: unknown key '%s'; known keys: gpus, here, insecure, interval,"
+                + " label, listen, there\n",
             file, key.replace("'", ""));
   }
 
@@ -177,6 +178,18 @@ class CommandRunnerTest {
   void refusesAnUnknownOptionInOneLineAndAHint() {
     assertThat(run("--nope")).isEqualTo(ExitCode.BERTH_FAILED);
     assertThat(err).hasToString("sample: Unknown option: '--nope'\n" + HINT + "\n");
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      value = {
+        "--here --there | --here, --there are mutually exclusive",
+        "--label room | Invalid value for option '--label': 'room' is not KEY=VALUE",
+      })
+  void namesWrongPairsAndOptionsThatExcludeEachOther(String words, String why) {
+    assertThat(run(words.split(" "))).isEqualTo(ExitCode.BERTH_FAILED);
+    assertThat(err).hasToString("sample: " + why + "\n" + HINT + "\n");
   }
 
   @Test

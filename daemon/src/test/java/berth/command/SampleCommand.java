@@ -2,7 +2,9 @@ package berth.command;
 
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Map;
 import java.util.concurrent.Callable;
+import picocli.CommandLine.ArgGroup;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 
@@ -28,6 +30,20 @@ final class SampleCommand implements Callable<Integer> {
 
   @Option(names = "-v")
   boolean verbose;
+
+  @Option(names = "--label", paramLabel = "KEY=VALUE")
+  Map<String, String> labels = Map.of();
+
+  @ArgGroup Place place = new Place();
+
+  /** One of two. */
+  static final class Place {
+    @Option(names = "--here")
+    boolean here;
+
+    @Option(names = "--there")
+    boolean there;
+  }
 
   @Option(names = "--stacktrace")
   boolean stackTrace;

@@ -139,7 +139,7 @@ class HttpServerTest {
   void aNameThatLeadsHereByTheWillOfOthersIsRefused() throws Exception {
     assertThat(raw("GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"))
         .startsWith("HTTP/1.1 403 ")
-        .contains("does not know the name 'evil.example'");
+        .contains("unknown Host header 'evil.example'");
     assertThat(raw("GET / HTTP/1.1\r\nHost: localhost:1\r\nConnection: close\r\n\r\n"))
         .startsWith("HTTP/1.1 200 ");
     assertThat(raw("GET / HTTP/1.0\r\n\r\n")).startsWith("HTTP/1.1 403 ");

@@ -223,7 +223,7 @@ final class RegistryCommand implements Callable<Integer> {
       if (e.reason() != Reason.UNAVAILABLE) {
         throw e;
       }
-      log.warn("nobody can find this registry by UDP: {}", e.getMessage());
+      log.warn("discovery is off: {}", e.getMessage());
       return null;
     }
   }

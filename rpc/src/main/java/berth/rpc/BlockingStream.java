@@ -44,7 +44,7 @@ public final class BlockingStream<T> {
   /**
    * Sends a message as soon as the caller has room for it.
    *
-   * @throws CancellationException if the caller has gone
+   * @throws CancellationException if client disconnected
    * @throws BerthException TIMED_OUT if it does not read
    */
   public void send(T message) throws InterruptedException {
@@ -54,13 +54,13 @@ public final class BlockingStream<T> {
         long left = deadline - System.nanoTime();
         if (left <= 0) {
           throw new BerthException(
-              Reason.TIMED_OUT, "the caller has read nothing for " + patience.toSeconds() + " s");
+              Reason.TIMED_OUT, "the client has read nothing for " + patience.toSeconds() + " s");
         }
         TimeUnit.NANOSECONDS.timedWait(this, left);
       }
     }
     if (observer.isCancelled()) {
-      throw new CancellationException("the caller has gone");
+      throw new CancellationException("client disconnected");
     }
     observer.onNext(message);
   }

@@ -50,7 +50,7 @@ final class CallLimits implements ServerInterceptor {
   public <Q, A> ServerCall.Listener<Q> interceptCall(
       ServerCall<Q, A> call, Metadata headers, ServerCallHandler<Q, A> next) {
     if (busy.getAsBoolean()) {
-      return refused(call, Status.UNAVAILABLE, "this server has too much to do; try again");
+      return refused(call, Status.UNAVAILABLE, "server overloaded; try again");
     }
     SocketAddress client = call.getAttributes().get(Grpc.TRANSPORT_ATTR_REMOTE_ADDR);
     Optional<String> refusal = calls.add(client);
@@ -64,8 +64,7 @@ final class CallLimits implements ServerInterceptor {
             refused(
                 call,
                 Status.RESOURCE_EXHAUSTED,
-                "this server receives as many large requests as it can hold; try again, or send the"
-                    + " code as a bundle"),
+                "too many large requests at once; try again, or send the code as a bundle"),
         () -> calls.remove(client));
     ServerCall.Listener<Q> listener = next.startCall(call, headers);
     boolean oneMessage = call.getMethodDescriptor().getType().clientSendsOneMessage();

@@ -40,10 +40,10 @@ public final class ClientCount {
     Object key = key(client);
     int own = open.getOrDefault(key, 0);
     if (own >= mostOfOne) {
-      return Optional.of(own + " of this client are open, as many as allowed");
+      return Optional.of(own + " connections of this client are open, the maximum");
     }
     if (all >= most) {
-      return Optional.of(all + " are open, as many as allowed");
+      return Optional.of(all + " connections are open, the maximum");
     }
     open.put(key, own + 1);
     all++;

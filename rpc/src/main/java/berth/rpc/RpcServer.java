@@ -235,9 +235,9 @@ public final class RpcServer implements AutoCloseable {
       if (!beyondLoopback && !address.isLoopback()) {
         throw new BerthException(
             Reason.INVALID,
-            "will not listen on "
+            "refusing to listen on "
                 + address
-                + ", where anyone could call: use a loopback address, or --insecure");
+                + " without --insecure: calls are neither encrypted nor authenticated");
       }
       HealthStatusManager health = new HealthStatusManager();
       EventLoopGroup threads =

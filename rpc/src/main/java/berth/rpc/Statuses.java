@@ -159,7 +159,7 @@ public final class Statuses {
     return switch (reason) {
       case TIMED_OUT -> peer + " did not answer in time";
       case UNSUPPORTED -> peer + " does not know this call; is it older than this client?";
-      case INTERNAL -> peer + " failed unexpectedly (" + describe(status) + "); its log says why";
+      case INTERNAL -> peer + " failed unexpectedly (" + describe(status) + "); see its log";
       case INVALID,
           NOT_FOUND,
           ALREADY_EXISTS,

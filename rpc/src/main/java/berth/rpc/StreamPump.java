@@ -95,7 +95,7 @@ public final class StreamPump<T> {
       fail(
           new BerthException(
               Reason.EXHAUSTED,
-              "the caller reads too slowly: " + capacity + " messages are waiting for it"));
+              "the client reads too slowly: " + capacity + " messages are waiting for it"));
       return;
     }
     pump();

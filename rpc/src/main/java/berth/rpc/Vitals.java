@@ -78,7 +78,7 @@ public final class Vitals {
       } catch (InterruptedException e) {
         throw e;
       } catch (Throwable e) {
-        log.error("{} failed and goes on", thread.getName(), e);
+        log.error("{} failed; retrying", thread.getName(), e);
         failure = e;
         Thread.sleep(PAUSE.toMillis());
         return true;

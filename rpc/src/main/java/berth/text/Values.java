@@ -87,7 +87,7 @@ public final class Values {
   public static long positiveSize(String text) {
     long bytes = size(text);
     if (bytes == 0) {
-      throw new InvalidValueException("'" + text + "' is nothing");
+      throw new InvalidValueException("'" + text + "' must be more than 0");
     }
     return bytes;
   }
@@ -96,7 +96,7 @@ public final class Values {
   public static Duration positiveDuration(String text) {
     Duration time = duration(text);
     if (time.isZero()) {
-      throw new InvalidValueException("'" + text + "' is no time at all");
+      throw new InvalidValueException("'" + text + "' must be more than 0");
     }
     return time;
   }
@@ -112,7 +112,7 @@ public final class Values {
   /** A whole number. */
   public static long number(String text, long least) {
     if (!text.matches("-?\\d{1,18}") || Long.parseLong(text) < least) {
-      throw new InvalidValueException("'" + text + "' is not a whole number from " + least + " on");
+      throw new InvalidValueException("'" + text + "' is not an integer of at least " + least + "");
     }
     return Long.parseLong(text);
   }
@@ -120,7 +120,7 @@ public final class Values {
   /** The name of a variable of the environment. */
   public static String variable(String text) {
     if (!VARIABLE.matcher(text).matches()) {
-      throw new InvalidValueException("'" + text + "' is not the name of a variable");
+      throw new InvalidValueException("'" + text + "' is not a valid variable name");
     }
     return text;
   }

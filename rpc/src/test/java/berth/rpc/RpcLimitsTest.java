@@ -101,7 +101,7 @@ class RpcLimitsTest {
       Status refused = watch(loopback).status();
       assertThat(refused.getCode()).isEqualTo(Status.Code.RESOURCE_EXHAUSTED);
       assertThat(refused.getDescription())
-          .isEqualTo("too many calls: 4 are open, as many as allowed");
+          .isEqualTo("too many calls: 4 connections are open, the maximum");
       open.get(2).cancel();
       open.get(2).status();
       awaitServed(loopback);
@@ -126,7 +126,7 @@ class RpcLimitsTest {
       released.countDown();
       Status refused = waiting.status();
       assertThat(refused.getCode()).isEqualTo(Status.Code.UNAVAILABLE);
-      assertThat(refused.getDescription()).isEqualTo("this server has too much to do; try again");
+      assertThat(refused.getDescription()).isEqualTo("server overloaded; try again");
       awaitServed(loopback);
     } finally {
       released.countDown();
@@ -167,7 +167,7 @@ class RpcLimitsTest {
       Status refused = watch(loopback).status();
       assertThat(refused.getCode()).isEqualTo(Status.Code.RESOURCE_EXHAUSTED);
       assertThat(refused.getDescription())
-          .isEqualTo("too many calls: 4 of this client are open, as many as allowed");
+          .isEqualTo("too many calls: 4 connections of this client are open, the maximum");
       last.cancel();
       last.status();
       awaitServed(loopback);
@@ -181,7 +181,7 @@ class RpcLimitsTest {
         watch(loopback).next();
       }
       assertThat(watch(loopback).status().getDescription())
-          .isEqualTo("too many calls: 2 of this client are open, as many as allowed");
+          .isEqualTo("too many calls: 2 connections of this client are open, the maximum");
     }
   }
 
@@ -239,8 +239,7 @@ class RpcLimitsTest {
       arrived.acquire();
       Status refused = run(loopback, 4 << 20).status();
       assertThat(refused.getCode()).isEqualTo(Status.Code.RESOURCE_EXHAUSTED);
-      assertThat(refused.getDescription())
-          .startsWith("this server receives as many large requests as it can hold; try again");
+      assertThat(refused.getDescription()).startsWith("too many large requests at once; try again");
       assertThat(run(loopback, 10).status().isOk()).isTrue();
       handled.countDown();
       assertThat(first.status().isOk()).isTrue();

@@ -28,8 +28,8 @@ class RpcServerTest {
         .isInstanceOfSatisfying(
             BerthException.class, e -> assertThat(e.reason()).isEqualTo(Reason.INVALID))
         .hasMessage(
-            "will not listen on 0.0.0.0:0, where anyone could call: use a loopback address, or"
-                + " --insecure");
+            "refusing to listen on 0.0.0.0:0 without --insecure: calls are neither encrypted nor"
+                + " authenticated");
   }
 
   @Test

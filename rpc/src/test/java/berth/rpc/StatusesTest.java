@@ -69,7 +69,7 @@ class StatusesTest {
     assertThat(status.getCode()).isEqualTo(Status.Code.INTERNAL);
     assertThat(status.getDescription()).isNull();
     assertThat(Statuses.fromStatus(status.asRuntimeException(), PEER))
-        .hasMessage(PEER + " failed unexpectedly (INTERNAL); its log says why");
+        .hasMessage(PEER + " failed unexpectedly (INTERNAL); see its log");
   }
 
   @Test

@@ -88,7 +88,7 @@ class StreamPumpTest {
     assertThat(countedWithSkipped(received)).isEqualTo(received.size());
     assertThat(reader.status().getCode()).isEqualTo(Status.Code.RESOURCE_EXHAUSTED);
     assertThat(reader.status().getDescription())
-        .isEqualTo("the caller reads too slowly: 4 messages are waiting for it");
+        .isEqualTo("the client reads too slowly: 4 messages are waiting for it");
   }
 
   @Test

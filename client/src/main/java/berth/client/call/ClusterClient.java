@@ -74,8 +74,7 @@ public final class ClusterClient implements AutoCloseable {
         }
         if (System.nanoTime() - lostSince > DOUBT.toNanos()) {
           throw InDoubt.because(
-              lost,
-              "it may supervise " + request.getName() + " all the same: see 'berth clusters'");
+              lost, "it may still supervise " + request.getName() + ": see 'berth clusters'");
         }
       }
       pause();

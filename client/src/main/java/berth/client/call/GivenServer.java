@@ -51,8 +51,7 @@ public final class GivenServer implements ServerSource {
   @Override
   public List<Server> listServers(ServerFilter filter) {
     if (!filter.getLabelsMap().isEmpty()) {
-      throw new BerthException(
-          Reason.INVALID, "labels are asked for, which only a registry knows; connect to one");
+      throw new BerthException(Reason.INVALID, "labels require a registry");
     }
     Server server = describe();
     boolean meant =
@@ -71,7 +70,7 @@ public final class GivenServer implements ServerSource {
           .setProblem(
               "the server at "
                   + address
-                  + " is none of those named: "
+                  + " is not one of those named: "
                   + String.join(", ", request.getFilter().getNamesList()))
           .build();
     }

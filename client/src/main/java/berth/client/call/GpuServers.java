@@ -63,7 +63,7 @@ public final class GpuServers {
             .orElse(
                 GpuStatus.newBuilder()
                     .setState(GpuState.GPU_STATE_UNHEALTHY)
-                    .setReason("its server says nothing of it")
+                    .setReason("its server does not report it")
                     .build());
     return new ServerGpu(
         server,

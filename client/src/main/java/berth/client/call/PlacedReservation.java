@@ -44,10 +44,10 @@ public final class PlacedReservation {
    */
   public void reserve(ReserveRequest request, ServerFilter filter) {
     if (!request.getRequestId().isEmpty()) {
-      throw new BerthException(Reason.INVALID, "a request id needs a given server");
+      throw new BerthException(Reason.INVALID, "a request ID requires a server");
     }
     if (request.getLifetime().hasProcess()) {
-      throw new BerthException(Reason.INVALID, "a process needs a given server: which one has it?");
+      throw new BerthException(Reason.INVALID, "a process requires a server");
     }
     ReserveRequest asked = request.toBuilder().setRequestId(UUID.randomUUID().toString()).build();
     FindGpusRequest.Builder wanted = FindGpusRequest.newBuilder().setFilter(filter);
@@ -110,7 +110,7 @@ public final class PlacedReservation {
         throw e;
       }
       if (sent[0] && mayBeHeld(request, e)) {
-        throw InDoubt.because(e, "it may be reserved there all the same: see 'berth reservations'");
+        throw InDoubt.because(e, "it may still be reserved there: see 'berth reservations'");
       }
       throw new NotTaken(e);
     }

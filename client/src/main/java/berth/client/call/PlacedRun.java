@@ -88,8 +88,7 @@ public final class PlacedRun implements AutoCloseable {
   public void run(RunCodeRequest request, ServerFilter filter, Preparation preparation)
       throws IOException {
     if (!request.getRequestId().isEmpty() || request.hasReservationId()) {
-      throw new BerthException(
-          Reason.INVALID, "a request id or a reservation needs a given server");
+      throw new BerthException(Reason.INVALID, "a request ID or a reservation requires a server");
     }
     FindGpusRequest.Builder wanted = FindGpusRequest.newBuilder().setToRun(true);
     wanted.setFilter(filter.toBuilder().setService(request.getService()));
@@ -176,7 +175,7 @@ public final class PlacedRun implements AutoCloseable {
   }
 
   private static BerthException inDoubt(BerthException failure, String run) {
-    return InDoubt.because(failure, run + " may run there all the same: see 'berth runs'");
+    return InDoubt.because(failure, run + " may still run there: see 'berth runs'");
   }
 
   /** Ends what still runs, and the connection. */

@@ -139,7 +139,7 @@ final class Placement {
           Reason.EXHAUSTED,
           later.size() == 1
               ? later.get(0).getInfo().getName() + " could take it, but not now"
-              : later.size() + " servers could take it, but none of them now");
+              : later.size() + " servers could take it, but none now");
     }
     if (refusals.size() == 1) {
       return new BerthException(newest().why.reason(), said(newest()), newest().why);

@@ -290,7 +290,7 @@ public final class RegistryClient implements ServerSource {
         replicas.size() == 1 ? "" : "none of the registries " + names + " serves; the last: ";
     return new BerthException(
         failure.reason(),
-        which + failure.getMessage() + "; start berth-registry there, or name a server yourself",
+        which + failure.getMessage() + "; start berth-registry there, or use --server",
         failure);
   }
 

@@ -359,7 +359,7 @@ public final class RunClient implements AutoCloseable {
     }
 
     void cancel() {
-      requests.cancel("the upload was given up", null);
+      requests.cancel("upload abandoned", null);
     }
 
     private synchronized void update(Runnable change) {

@@ -193,7 +193,7 @@ public final class RunSearch {
     }
     if (matches.size() > 1) {
       throw new BerthException(
-          Reason.INVALID, "'" + text + "' begins the IDs of several runs: " + ids(matches));
+          Reason.INVALID, "'" + text + "' matches several runs: " + ids(matches));
     }
     if (!silent.isEmpty()) {
       throw new BerthException(

@@ -92,8 +92,7 @@ public final class ServerFilters {
     if (servers.isEmpty()) {
       throw new BerthException(
           Reason.EXHAUSTED,
-          "no server is left that is named and not excluded, and has the labels, the service, the"
-              + " memory and the CPUs that are asked for");
+          "no server matches the names, exclusions, labels, service, memory and CPUs given");
     }
     return filter.toBuilder()
         .clearNames()

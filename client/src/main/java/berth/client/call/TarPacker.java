@@ -51,7 +51,7 @@ public final class TarPacker {
           "cannot bundle "
               + folder
               + ": "
-              + (Files.exists(folder) ? "it is no folder" : "no such folder"));
+              + (Files.exists(folder) ? "not a folder" : "no such folder"));
     }
     MessageDigest sha256 = sha256();
     try (OutputStream bytes =

@@ -95,8 +95,8 @@ final class TurnClient implements Turn {
 
   @Override
   public void close() {
-    end(new BerthException(Reason.CANCELLED, "the place in the line was left"));
-    call.cancel("left the line", null);
+    end(new BerthException(Reason.CANCELLED, "left the queue"));
+    call.cancel("left the queue", null);
   }
 
   // Returns false if the place is lost.

@@ -251,7 +251,7 @@ public final class Cluster implements AutoCloseable {
     Verdict.Over over =
         new Verdict.Over(
             e.reason() == Reason.CANCELLED ? Outcome.CANCELLED : Outcome.FAILED,
-            e.reason() == Reason.CANCELLED ? "it was stopped from outside" : e.getMessage(),
+            e.reason() == Reason.CANCELLED ? "it was cancelled from outside" : e.getMessage(),
             Optional.empty());
     ledger.decided(over, List.of(), false);
     if (ledger.status().getFormation() == 0) {

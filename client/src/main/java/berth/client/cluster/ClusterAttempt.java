@@ -323,7 +323,7 @@ final class ClusterAttempt {
     }
   }
 
-  /** Whether a task is started again, alone or with all others; that is on its way then. */
+  /** Whether a task restarts, alone or with all others; that is on its way then. */
   private boolean startsAgain(Task task, TaskResult result) {
     TaskName name = task.name();
     TaskGroup group = request.group(name);
@@ -353,11 +353,11 @@ final class ClusterAttempt {
 
   private Optional<String> budgetSpent(TaskGroup group, TaskName name) {
     if (ledger.restarts(name) >= group.maxRestarts()) {
-      return Optional.of("it was started again as often as it may: " + times(group.maxRestarts()));
+      return Optional.of("restart limit of the task reached: " + times(group.maxRestarts()));
     }
     int most = request.policy().maxRestarts();
     return ledger.restarts() >= most
-        ? Optional.of("tasks were started again as often as they may in all: " + times(most))
+        ? Optional.of("restart limit of the cluster reached: " + times(most))
         : Optional.empty();
   }
 
@@ -450,7 +450,8 @@ final class ClusterAttempt {
     if (!decided) {
       over =
           Optional.of(
-              new Verdict.Over(Outcome.CANCELLED, "it was stopped from outside", Optional.empty()));
+              new Verdict.Over(
+                  Outcome.CANCELLED, "it was cancelled from outside", Optional.empty()));
       ledger.decided(over.get(), results(), false);
     } else {
       ledger.keptNoLonger();
@@ -536,7 +537,7 @@ final class ClusterAttempt {
       note(
           "the training is over; "
               + evaluators
-              + " may go on for "
+              + " may continue for "
               + request.evaluatorGrace().toSeconds()
               + " s");
       alarm(new Alarm.EvaluatorsDone(), request.evaluatorGrace());

@@ -313,7 +313,7 @@ final class ClusterChanges {
             ? "the training is over"
             : status.getWhy().isEmpty() ? "it has failed" : status.getWhy();
     return over
-        + "; what still runs is kept for people to look at, and 'berth cluster cancel "
+        + "; running tasks are kept, and 'berth cluster cancel "
         + status.getName()
         + "' ends it";
   }

@@ -167,14 +167,14 @@ public final class ClusterFile {
             root.orElseThrow(
                 () ->
                     new BerthException(
-                        Reason.INVALID, file + ":1: nothing is said here: 'tasks' at least")))
+                        Reason.INVALID, file + ":1: the file is empty; it needs 'tasks'")))
         .request();
   }
 
   private ClusterRequest request() {
     YamlValue place =
         all.place("tasks")
-            .orElseThrow(() -> root.invalid("there are no 'tasks', such as 'worker: {gpus: 1}'"));
+            .orElseThrow(() -> root.invalid("missing 'tasks', for example 'worker: {gpus: 1}'"));
     ClusterRequest.Builder request = ClusterRequest.named(name());
     all.value("layout", ClusterFile::layout).ifPresent(request::layout);
     all.value("wait", ClusterFile::duration).ifPresent(request::waitAtMost);
@@ -246,10 +246,7 @@ public final class ClusterFile {
     at(
         script,
         () -> {
-          group
-              .run()
-              .program()
-              .check("; a command, rather than a script from here, is a 'command'");
+          group.run().program().check("; to run a command of the image, use 'command'");
           return group;
         });
   }
@@ -322,7 +319,7 @@ public final class ClusterFile {
     if (first.isPresent() && second.isPresent()) {
       throw (first.get().line() > second.get().line() ? first : second)
           .get()
-          .invalid("both " + section.what(one) + " and '" + other + "' are given: which?");
+          .invalid("both " + section.what(one) + " and '" + other + "' are given; remove one");
     }
   }
 

@@ -10,7 +10,7 @@ import java.util.Optional;
  * How a cluster is kept alive, and how it ends.
  *
  * @param maxRestarts how often tasks, or all of it, may be started again because something failed
- * @param wholeRestarts whether all of it starts again when a task would, rather than that task
+ * @param wholeRestarts whether the whole cluster restarts when a task would, rather than that task
  * @param restartPause before the first restart; each further one that follows soon waits twice as
  *     long, up to five minutes
  * @param success when the training counts as done
@@ -70,7 +70,7 @@ public record ClusterPolicy(
   }
 
   /**
-   * How long to wait before something is started again.
+   * How long to wait before something restarts.
    *
    * @param quickEnds how many ends came soon after their starts, the last one included
    */

@@ -82,25 +82,23 @@ public record ClusterRequest(
         groups.stream().anyMatch(TaskGroup::trains),
         "the cluster "
             + name
-            + " has only tasks that others stop: one must end by itself, such as 'worker'");
+            + " has only background tasks: one must end by itself, for example 'worker'");
     check(
         groups.stream().mapToLong(TaskGroup::instances).sum() <= MOST_TASKS,
         "the cluster " + name + " has more than " + MOST_TASKS + " tasks");
-    waitAtMost.ifPresent(time -> checkTime("the time to wait", time, Duration.ZERO));
+    waitAtMost.ifPresent(time -> checkTime("the maximum wait", time, Duration.ZERO));
     timeLimit.ifPresent(time -> checkTime("the time limit", time, Duration.ofNanos(1)));
-    checkTime("the time to start", startTimeout, Duration.ofNanos(1));
-    checkTime("the time to stop", stopGrace, Duration.ZERO);
-    checkTime("the time of the evaluator", evaluatorGrace, Duration.ZERO);
-    checkTime("the time of the workers", workerGrace, Duration.ZERO);
+    checkTime("the start timeout", startTimeout, Duration.ofNanos(1));
+    checkTime("the stop grace", stopGrace, Duration.ZERO);
+    checkTime("the evaluator grace", evaluatorGrace, Duration.ZERO);
+    checkTime("the worker grace", workerGrace, Duration.ZERO);
     policy.timeToLive().ifPresent(time -> checkTime("the time to live", time, Duration.ZERO));
     checkPolicy(policy, groups, timeLimit);
   }
 
   private static void checkPolicy(
       ClusterPolicy policy, List<TaskGroup> groups, Optional<Duration> timeLimit) {
-    check(
-        policy.resubmissions() == 0 || timeLimit.isPresent(),
-        "it is to start again when its time is over, but its time is not limited: say 'time' too");
+    check(policy.resubmissions() == 0 || timeLimit.isPresent(), "'resubmit' requires 'time'");
     Stream.concat(
             policy.warning().stream(),
             groups.stream()
@@ -110,13 +108,13 @@ public record ClusterRequest(
             warning ->
                 check(
                     timeLimit.isPresent() && warning.before().compareTo(timeLimit.get()) < 0,
-                    "a signal ahead of the end needs a time limit that is longer than "
+                    "the signal requires a time limit longer than "
                         + warning.before().toSeconds()
                         + " s"));
     check(
         groups.stream()
             .anyMatch(group -> group.trains() && group.restart() != RestartPolicy.ALWAYS),
-        "'restart: always' for all tasks that train would never end: 'on-failure' does");
+        "with 'restart: always' for all tasks that train the cluster never ends; use 'on-failure'");
   }
 
   /**

@@ -115,7 +115,7 @@ public final class ClusterWatch implements AutoCloseable {
   /** Ends it, wherever it is; the cluster goes on. */
   @Override
   public void close() {
-    over.completeExceptionally(new BerthException(Reason.CANCELLED, "the watching has ended"));
+    over.completeExceptionally(new BerthException(Reason.CANCELLED, "the watch has ended"));
     feeds.values().forEach(TaskFeed::close);
     threads.shutdownNow();
     connections.values().forEach(ServerConnection::close);
@@ -185,7 +185,7 @@ public final class ClusterWatch implements AutoCloseable {
       CompletableFuture.allOf(running.toArray(CompletableFuture[]::new)).get();
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      throw new BerthException(Reason.CANCELLED, "the watching has ended", e);
+      throw new BerthException(Reason.CANCELLED, "the watch has ended", e);
     } catch (ExecutionException e) {
       throw new IllegalStateException("none of them fails", e);
     }

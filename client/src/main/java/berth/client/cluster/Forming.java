@@ -316,13 +316,13 @@ final class Forming {
   private void ahead(Ahead ahead) {
     obstacle =
         ahead.getCount() == 0
-            ? "the registry has just started, and lets those come first who waited before"
+            ? "the registry has just started; clusters that waited before come first"
             : (ahead.getCount() == 1 ? "1 cluster comes" : ahead.getCount() + " clusters come")
                 + " before it, next "
                 + ahead.getPurpose()
                 + " of "
                 + ahead.getOwner().getUser()
-                + ", in line for "
+                + ", queued for "
                 + Duration.between(Messages.instant(ahead.getSince()), Instant.now()).toSeconds()
                 + " s";
     tell(obstacle);

@@ -500,7 +500,7 @@ final class Ledger {
 
   // Where it cannot be written down it can be told nobody; it is told as soon as it can be again.
   private void complain(IOException e) {
-    String problem = "its state cannot be written down: " + e.getMessage();
+    String problem = "its state cannot be written: " + e.getMessage();
     System.err.println("berth: " + problem);
     synchronized (this) {
       if (!unsaved) {

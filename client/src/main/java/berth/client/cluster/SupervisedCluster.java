@@ -204,9 +204,9 @@ public final class SupervisedCluster {
       TaskResult result = ended.result();
       notes.accept(result.task() + " has ended: " + result.end().words() + " " + result.why());
     } else if (event instanceof ClusterEvent.Restarting again) {
-      notes.accept(again.task() + " starts again in " + again.pause() + ": " + again.why());
+      notes.accept(again.task() + " restarts in " + again.pause() + ": " + again.why());
     } else if (event instanceof ClusterEvent.Reforming again) {
-      notes.accept("all starts again: " + again.why());
+      notes.accept("the cluster restarts: " + again.why());
     } else if (event instanceof ClusterEvent.Note note) {
       notes.accept(note.text());
     }

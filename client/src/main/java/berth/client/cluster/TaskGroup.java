@@ -58,15 +58,15 @@ public record TaskGroup(
         type,
         instances == 1 || !isChief(type),
         "asks for " + instances + " instances, but a cluster has one at most");
-    check(type, maxRestarts >= 0, "may not be started again " + maxRestarts + " times");
+    check(type, maxRestarts >= 0, "must not have " + maxRestarts + " restarts");
     check(
         type,
         run.resources().gpus().exactly().isEmpty(),
-        "asks for exact GPUs; a cluster chooses among the GPUs of its servers");
+        "asks for exact GPUs, which clusters do not support");
     check(
         type,
         run.resources().ports() == 0,
-        "asks for ports; every task of a cluster has one anyway");
+        "asks for ports; every task of a cluster has one already");
   }
 
   private static void check(String type, boolean right, String otherwise) {

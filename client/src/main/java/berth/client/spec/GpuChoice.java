@@ -30,12 +30,12 @@ public record GpuChoice(int count, List<String> exactly, String model, long minF
         "both a number of GPUs (" + count + ") and exact GPUs " + exactly + " are asked for");
     check(
         exactly.stream().distinct().count() == exactly.size(),
-        "a GPU is asked for twice: " + String.join(", ", exactly));
+        "GPU given twice: " + String.join(", ", exactly));
     check(exactly.stream().noneMatch(String::isBlank), "a GPU without UUID and index is asked for");
     check(minFreeMemoryBytes >= 0, "GPU memory must not be negative: " + minFreeMemoryBytes);
     check(
         count != 0 || !exactly.isEmpty() || model.isEmpty() && minFreeMemoryBytes == 0,
-        "a model and a memory of GPUs choose among GPUs, and none are asked for");
+        "a GPU model or memory requires a number of GPUs");
   }
 
   /** Whether no GPU is asked for. */

@@ -60,7 +60,7 @@ public record GpuServer(
         false,
         false,
         0,
-        "nothing was heard of it");
+        "no heartbeat");
   }
 
   /** How many of its GPUs nobody holds or uses. */

@@ -23,7 +23,7 @@ public record ReservationSpec(String purpose, Resources resources, Duration leas
    * @throws BerthException INVALID if nothing is asked for, or the lease is too short
    */
   public ReservationSpec {
-    check(!resources.isNone(), "nothing is asked for: neither GPUs nor ports");
+    check(!resources.isNone(), "neither GPUs nor ports requested");
     check(
         lease.compareTo(SHORTEST_LEASE) >= 0,
         "a lease of " + lease.toMillis() + " ms asked; it must be a second at least");

@@ -25,7 +25,7 @@ public record Resources(
     }
   }
 
-  /** Whether neither GPUs nor ports are asked for. */
+  /** Whether neither GPUs nor ports requested. */
   public boolean isNone() {
     return gpus.isNone() && ports == 0;
   }

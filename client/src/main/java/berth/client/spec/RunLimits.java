@@ -37,7 +37,7 @@ public record RunLimits(
     check(processes >= 0, "the number of processes must not be negative: " + processes);
     check(
         warning.isEmpty() || time.isPresent(),
-        "a signal before the time limit is asked for, but no time limit");
+        "a signal before the time limit requires a time limit");
   }
 
   private static void check(boolean right, String otherwise) {

@@ -73,7 +73,7 @@ public record RunSpec(
       }
       check(
           parts.size() <= 2 && parts.stream().allMatch(part -> part.startsWith("/")),
-          "'" + text + "' is not SRC[:DST][:ro] with absolute paths, such as /data:/data:ro");
+          "'" + text + "' is not SRC[:DST][:ro] with absolute paths, for example /data:/data:ro");
       return new Mount(parts.get(0), parts.get(parts.size() - 1), mode.equals("ro"));
     }
   }
@@ -86,13 +86,13 @@ public record RunSpec(
     env = Map.copyOf(env);
     mounts = List.copyOf(mounts);
     entrypoint = entrypoint.map(List::copyOf);
-    check(service.isEmpty() || image.isEmpty(), "both a service and an image are named: which?");
+    check(service.isEmpty() || image.isEmpty(), "give either a service or an image, not both");
     check(
         !program.words().isEmpty() || !service.isEmpty() || !image.isEmpty(),
         "nothing to run: set a script, a command, a service or an image");
     check(
         pip.isEmpty() || !program.words().isEmpty(),
-        "packages of Python are asked for, but neither a script nor a command that uses them");
+        "Python packages require a script or a command");
   }
 
   /** The same with another program. */

@@ -35,7 +35,7 @@ public record RunUser(int uid, int gid) {
           (int) Files.getAttribute(self, "unix:uid"), (int) Files.getAttribute(self, "unix:gid"));
     } catch (IOException | UnsupportedOperationException e) {
       throw new BerthException(
-          Reason.UNSUPPORTED, "this system does not tell the user of a process", e);
+          Reason.UNSUPPORTED, "this system does not report the user of a process", e);
     }
   }
 }

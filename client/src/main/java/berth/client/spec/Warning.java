@@ -26,14 +26,11 @@ public record Warning(String signal, Duration before) {
     if (!SIGNALS.contains(signal)) {
       throw new BerthException(
           Reason.INVALID,
-          "'"
-              + signal
-              + "' is not a signal to warn with: use one of "
-              + String.join(", ", SIGNALS));
+          "'" + signal + "' is not a supported signal: use one of " + String.join(", ", SIGNALS));
     }
     if (before.isNegative() || before.isZero()) {
       throw new BerthException(
-          Reason.INVALID, "the signal " + signal + " must come some time before the end");
+          Reason.INVALID, "the signal " + signal + " must come before the time limit");
     }
   }
 

@@ -110,11 +110,11 @@ class GivenServerTest {
     assertFails(
         () -> berth.run(run.servers("gpu02").build(), line -> {}),
         Reason.EXHAUSTED,
-        "the server at " + server.address() + " is none of those named: gpu02");
+        "the server at " + server.address() + " is not one of those named: gpu02");
     assertFails(
         () -> berth.run(run.label("room", "b12").build(), line -> {}),
         Reason.INVALID,
-        "labels are asked for, which only a registry knows; connect to one");
+        "labels require a registry");
     assertFails(
         () -> berth.runs("gpu02"),
         Reason.NOT_FOUND,

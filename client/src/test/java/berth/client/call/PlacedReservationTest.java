@@ -102,7 +102,7 @@ class PlacedReservationTest {
     first.onReserve = (request, stream) -> stream.onError(Status.UNAVAILABLE.asException());
 
     assertThatThrownBy(() -> reserve(timed()))
-        .hasMessageEndingWith("; it may be reserved there all the same: see 'berth reservations'");
+        .hasMessageEndingWith("; it may still be reserved there: see 'berth reservations'");
     assertThat(first.asked).singleElement().matches(request -> !request.getRequestId().isEmpty());
     assertThat(second.asked).isEmpty();
   }
@@ -136,8 +136,7 @@ class PlacedReservationTest {
     ReserveRequest request =
         ReserveRequest.newBuilder().setLifetime(Lifetime.newBuilder().setProcess(42)).build();
 
-    assertThatThrownBy(() -> reserve(request))
-        .hasMessage("a process needs a given server: which one has it?");
+    assertThatThrownBy(() -> reserve(request)).hasMessage("a process requires a server");
     assertThat(first.asked).isEmpty();
   }
 

@@ -237,7 +237,7 @@ class PlacedRunTest {
     registry.find(candidate(gpu01, false), candidate(gpu02, false));
 
     assertThatThrownBy(() -> run(gpus().setWait(atMost(0))))
-        .hasMessage("2 servers could take it, but none of them now");
+        .hasMessage("2 servers could take it, but none now");
     assertThat(first.asked).isEmpty();
   }
 
@@ -336,7 +336,7 @@ class PlacedRunTest {
         };
 
     assertThatThrownBy(() -> run(gpus().setDetached(detached)))
-        .hasMessage("gpu01 stops; it may run there all the same: see 'berth runs'");
+        .hasMessage("gpu01 stops; it may still run there: see 'berth runs'");
     assertThat(second.asked).isEmpty();
   }
 
@@ -351,7 +351,7 @@ class PlacedRunTest {
         };
 
     assertThatThrownBy(() -> run(gpus().setDetached(detached)))
-        .hasMessage("connection reset; it may run there all the same: see 'berth runs'");
+        .hasMessage("connection reset; it may still run there: see 'berth runs'");
     assertThat(second.asked).isEmpty();
   }
 
@@ -369,9 +369,7 @@ class PlacedRunTest {
 
     assertThatThrownBy(() -> run(gpus().setWait(FOR_EVER)))
         .hasMessage(
-            "gpu01 stops (then: gone); "
-                + FakeRuns.ID
-                + " may run there all the same: see 'berth runs'");
+            "gpu01 stops (then: gone); " + FakeRuns.ID + " may still run there: see 'berth runs'");
     assertThat(second.asked).isEmpty();
   }
 
@@ -382,8 +380,7 @@ class PlacedRunTest {
     first.onAttach = (request, stream) -> breakOff(stream);
 
     assertThatThrownBy(() -> run(gpus().setDetached(true)))
-        .hasMessage(
-            "gpu01 stops; " + FakeRuns.ID + " may run there all the same: see 'berth runs'");
+        .hasMessage("gpu01 stops; " + FakeRuns.ID + " may still run there: see 'berth runs'");
     assertThat(second.asked).isEmpty();
   }
 

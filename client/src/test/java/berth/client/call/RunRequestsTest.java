@@ -135,7 +135,7 @@ class RunRequestsTest {
   @Test
   void aSpecThatContradictsItselfIsRefused() {
     assertThatThrownBy(() -> RunSpec.builder().image("x").exactGpus("0", "0").build())
-        .hasMessage("a GPU is asked for twice: 0, 0");
+        .hasMessage("GPU given twice: 0, 0");
     assertThatThrownBy(() -> new GpuChoice(2, List.of("0"), "", 0))
         .hasMessage("both a number of GPUs (2) and exact GPUs [0] are asked for");
     assertThatThrownBy(
@@ -144,7 +144,7 @@ class RunRequestsTest {
                     .image("x")
                     .signalBeforeTimeLimit("USR1", Duration.ofSeconds(60))
                     .build())
-        .hasMessage("a signal before the time limit is asked for, but no time limit");
+        .hasMessage("a signal before the time limit requires a time limit");
     assertThatThrownBy(() -> new RunUser(-1, 0))
         .hasMessage("user and group must not be negative: -1:0");
   }
@@ -269,8 +269,7 @@ class RunRequestsTest {
   void packagesWithoutAProgramAreRefused() {
     assertThatThrownBy(() -> RunSpec.builder().image("x").pip(List.of("a")).build())
         .isInstanceOf(BerthException.class)
-        .hasMessage(
-            "packages of Python are asked for, but neither a script nor a command that uses them");
+        .hasMessage("Python packages require a script or a command");
   }
 
   private String script(String name) throws IOException {

@@ -180,8 +180,8 @@ class ClusterChangesTest {
     mnist.decided(CLUSTER_OUTCOME_FAILED, "worker:1 failed", 3).phase(CLUSTER_PHASE_KEPT);
     assertThat(told())
         .containsExactly(
-            "note: worker:1 failed; what still runs is kept for people to look at, and 'berth"
-                + " cluster cancel mnist' ends it");
+            "note: worker:1 failed; running tasks are kept, and 'berth cluster cancel mnist' ends"
+                + " it");
   }
 
   @Test

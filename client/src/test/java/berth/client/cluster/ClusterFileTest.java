@@ -346,11 +346,11 @@ class ClusterFileTest {
       quoteCharacter = '`',
       value = {
         // the file, ~ for a new line, _ for two blanks | the message
-        "`` | 1: nothing is said here: 'tasks' at least",
-        "# nothing | 1: nothing is said here: 'tasks' at least",
+        "`` | 1: the file is empty; it needs 'tasks'",
+        "# nothing | 1: the file is empty; it needs 'tasks'",
         "[a] | 1: this file takes lines of the form 'key: value'",
         "just text | 1: this file takes lines of the form 'key: value'",
-        "image: a | 1: there are no 'tasks', such as 'worker: {gpus: 1}'",
+        "image: a | 1: missing 'tasks', for example 'worker: {gpus: 1}'",
         "image: a~tasks: | 2: the cluster c has no tasks",
         "image: a~tasks: {} | 2: the cluster c has no tasks",
         "tasks: [worker] | 1: 'tasks' takes lines of the form 'type: {...}'",
@@ -398,8 +398,8 @@ class ClusterFileTest {
         "name: a b~image: a~tasks: {worker: } | 1: 'a b' is not the name of a cluster: letters,"
             + " digits, and . _ - only",
         "name:~image: a~tasks: {worker: } | 1: 'name' has no value",
-        "image: a~tasks:~_ps: {} | 2: the cluster c has only tasks that others stop: one must end"
-            + " by itself, such as 'worker'",
+        "image: a~tasks:~_ps: {} | 2: the cluster c has only background tasks: one must end by"
+            + " itself, for example 'worker'",
         "image: a~tasks:~_master: {}~_chief: {} | 2: 'master' is the old name of 'chief':"
             + " TensorFlow takes it neither beside a 'chief' nor with an 'evaluator'",
         "image: a~tasks:~_worker: {instances: 5000}~_ps: {instances: 5001} | 2: the cluster c has"
@@ -408,17 +408,17 @@ class ClusterFileTest {
             + " tasks",
         "image: a~tasks:~_worker: {}~_chief:~__instances: 2 | 4: 'chief' asks for 2 instances, but"
             + " a cluster has one at most",
-        "image: a~tasks:~_worker:~__model: A100 | 3: 'worker': a model and a memory of GPUs choose"
-            + " among GPUs, and none are asked for",
+        "image: a~tasks:~_worker:~__model: A100 | 3: 'worker': a GPU model or memory requires a"
+            + " number of GPUs",
         "tasks:~_worker: {} | 2: 'worker': nothing to run: set a script, a command, a service or an"
             + " image",
         "image: a~tasks:~_worker:~__gpus: -1 | 4: 'gpus' of task 'worker': number of GPUs must"
             + " not be negative: -1 (use 'all' for all)",
         // values
-        "image: a~tasks:~_worker:~__instances: 0 | 4: 'instances' of task 'worker': '0' is not a"
-            + " whole number from 1 on",
+        "image: a~tasks:~_worker:~__instances: 0 | 4: 'instances' of task 'worker': '0' is not an"
+            + " integer of at least 1",
         "image: a~tasks:~_worker:~__instances: many | 4: 'instances' of task 'worker': 'many' is"
-            + " not a whole number from 1 on",
+            + " not an integer of at least 1",
         "image: a~tasks:~_worker:~__instances: [2] | 4: 'instances' of task 'worker' takes a single"
             + " value",
         "image: a~tasks:~_worker:~__gpus: some | 4: 'gpus' of task 'worker': 'some' is neither a"
@@ -426,7 +426,8 @@ class ClusterFileTest {
         "image: a~tasks:~_worker:~__gpus: | 4: 'gpus' of task 'worker' has no value",
         "image: a~tasks:~_worker:~__memory: 8 | 4: 'memory' of task 'worker': '8' is not an amount"
             + " of memory such as 512m or 20g",
-        "image: a~tasks:~_worker:~__memory: 0g | 4: 'memory' of task 'worker': '0g' is nothing",
+        "image: a~tasks:~_worker:~__memory: 0g | 4: 'memory' of task 'worker': '0g' must be more"
+            + " than 0",
         "image: a~tasks:~_worker:~__gpus: 1~__min-gpu-memory: x | 5: 'min-gpu-memory' of task"
             + " 'worker': 'x' is not an amount of memory such as 512m or 20g",
         "image: a~tasks:~_worker:~__cpus: 0 | 4: 'cpus' of task 'worker': '0' is not a number of"
@@ -435,27 +436,28 @@ class ClusterFileTest {
             + " 512m or 20g",
         "image: a~tasks:~_worker:~__background: yes | 4: 'background' of task 'worker': 'yes' is"
             + " neither true nor false",
-        "image: a~time: 0s~tasks: {worker: } | 2: 'time': '0s' is no time at all",
+        "image: a~time: 0s~tasks: {worker: } | 2: 'time': '0s' must be more than 0",
         "image: a~time: 2~tasks: {worker: } | 2: 'time': '2' is not a duration such as 30s, 10m or"
             + " 1h30m",
         "image: a~wait: ever~tasks: {worker: } | 2: 'wait': 'ever' is not a duration such as 30s,"
             + " 10m or 1h30m",
-        "image: a~start-timeout: 0s~tasks: {worker: } | 2: 'start-timeout': '0s' is no time at all",
+        "image: a~start-timeout: 0s~tasks: {worker: } | 2: 'start-timeout': '0s' must be more than"
+            + " 0",
         "image: a~stop-grace: x~tasks: {worker: } | 2: 'stop-grace': 'x' is not a duration such as"
             + " 30s, 10m or 1h30m",
         "image: a~evaluator-grace: x~tasks: {worker: } | 2: 'evaluator-grace': 'x' is not a"
             + " duration such as 30s, 10m or 1h30m",
         "image: a~layout: flat~tasks: {worker: } | 2: 'layout': 'flat' is neither spread nor pack",
-        "image: a~env: {A=B: 1}~tasks: {worker: } | 2: 'env': 'A=B' is not the name of a variable",
+        "image: a~env: {A=B: 1}~tasks: {worker: } | 2: 'env': 'A=B' is not a valid variable name",
         "image: a~env: [A=B]~tasks: {worker: } | 2: 'env' takes lines of the form 'name: value'",
         "image: a~env: {A: 1, A: 2}~tasks: {worker: } | 2: 'A' is given twice in 'env'",
         "image: a~env: {A: [1]}~tasks: {worker: } | 2: 'env' takes a single value",
         "image: a~labels: x~tasks: {worker: } | 2: 'labels' takes lines of the form 'name: value'",
         "image: a~mounts: /data~tasks: {worker: } | 2: 'mounts' takes a list such as [a, b]",
         "image: a~mounts:~- /ok~- data:/x~tasks: {worker: } | 4: 'mounts': 'data:/x' is not"
-            + " SRC[:DST][:ro] with absolute paths, such as /data:/data:ro",
+            + " SRC[:DST][:ro] with absolute paths, for example /data:/data:ro",
         "image: a~mounts: [/a:/b:/c]~tasks: {worker: } | 2: 'mounts': '/a:/b:/c' is not"
-            + " SRC[:DST][:ro] with absolute paths, such as /data:/data:ro",
+            + " SRC[:DST][:ro] with absolute paths, for example /data:/data:ro",
         "image: a~servers: gpu1~tasks: {worker: } | 2: 'servers' takes a list such as [a, b]",
         "image: a~exclude: gpu1~tasks: {worker: } | 2: 'exclude' takes a list such as [a, b]",
         "image: a~servers: gpu1~tasks: {worker: {servers: [b]}} | 2: 'servers' takes a list such as"
@@ -468,22 +470,26 @@ class ClusterFileTest {
         "image: a~files: wheels~pip: [../train.py]~tasks: {worker: } | 3: 'pip': there is no"
             + " ../train.py in {folder}/wheels",
         // what runs
-        "service: a~image: b~tasks: {worker: } | 2: both 'service' and 'image' are given: which?",
-        "image: b~service: a~tasks: {worker: } | 2: both 'service' and 'image' are given: which?",
+        "service: a~image: b~tasks: {worker: } | 2: both 'service' and 'image' are given; remove"
+            + " one",
+        "image: b~service: a~tasks: {worker: } | 2: both 'service' and 'image' are given; remove"
+            + " one",
         "tasks:~_worker:~__image: b~__service: a | 4: both 'service' of task 'worker' and 'image'"
-            + " are given: which?",
-        "script: train.py~command: a~tasks: {worker: } | 2: both 'script' and 'command' are given:"
-            + " which?",
+            + " are given; remove one",
+        "script: train.py~command: a~tasks: {worker: } | 2: both 'script' and 'command' are given;"
+            + " remove one",
         "files: none~script: a.py~tasks: {worker: } | 1: 'files': there is no folder {folder}/none",
         "files: train.py~tasks: {worker: } | 1: 'files': there is no folder {folder}/train.py",
-        "script: none.py~tasks:~_worker: {} | 1: there is no file {folder}/none.py; a command,"
-            + " rather than a script from here, is a 'command'",
-        "tasks:~_worker:~__script: none.py | 3: there is no file {folder}/none.py; a command, ...",
+        "script: none.py~tasks:~_worker: {} | 1: there is no file {folder}/none.py; to run a"
+            + " command of the image, use 'command'",
+        "tasks:~_worker:~__script: none.py | 3: there is no file {folder}/none.py; to run a command"
+            + " of the image, ...",
         "files: wheels~script: train.py~tasks:~_worker: {} | 2: there is no file train.py in the"
-            + " bundle {folder}/wheels; a command, ...",
+            + " bundle {folder}/wheels; to run a command of the image, ...",
         "files: wheels~script: ../train.py~tasks:~_worker: {} | 2: the script ../train.py must be"
             + " named by its path below {folder}/wheels",
-        "script: wheels~tasks:~_worker: {} | 1: {folder}/wheels is a folder; a command, ...",
+        "script: wheels~tasks:~_worker: {} | 1: {folder}/wheels is a folder; to run a command of"
+            + " the image, ...",
         "script: ''~tasks: {worker: } | 1: 'script' names no script",
         "script: []~tasks: {worker: } | 1: 'script' names no script",
         "script:~tasks: {worker: } | 1: 'script' has no value",
@@ -515,19 +521,18 @@ class ClusterFileTest {
             + " a folder",
         "signal: USR1~tasks: {worker: } | 1: 'signal': 'USR1' is not a signal and a time, such as"
             + " USR1@60 or USR1@2m",
-        "signal: FOO@3~tasks: {worker: } | 1: 'signal': 'FOO' is not a signal to warn with: use one"
-            + " of HUP, INT, QUIT, USR1, USR2, TERM, CONT, ALRM, WINCH",
+        "signal: FOO@3~tasks: {worker: } | 1: 'signal': 'FOO' is not a supported signal: use one of"
+            + " HUP, INT, QUIT, USR1, USR2, TERM, CONT, ALRM, WINCH",
         "image: a~tasks:~_worker:~__signal: KILL@3 | 4: 'signal' of task 'worker': 'KILL' is not a"
-            + " signal to warn with: ...",
-        "image: a~tasks:~_worker:~__signal: USR1@3 | 2: a signal ahead of the end needs a time"
-            + " limit that is longer than 3 s",
+            + " supported signal: ...",
+        "image: a~tasks:~_worker:~__signal: USR1@3 | 2: the signal requires a time limit longer"
+            + " than 3 s",
         "idle: 5~tasks: {worker: } | 1: 'idle': '5' is not a percentage and a time, such as 5%@30m",
-        "image: a~resubmit: 2~tasks:~_worker: {} | 3: it is to start again when its time is over,"
-            + " but its time is not limited: say 'time' too",
-        "image: a~signal: USR1@60~time: 30s~tasks:~_worker: {} | 4: a signal ahead of the end needs"
-            + " a time limit that is longer than 60 s",
-        "image: a~restart: always~tasks:~_worker: {} | 3: 'restart: always' for all tasks that"
-            + " train would never end: 'on-failure' does",
+        "image: a~resubmit: 2~tasks:~_worker: {} | 3: 'resubmit' requires 'time'",
+        "image: a~signal: USR1@60~time: 30s~tasks:~_worker: {} | 4: the signal requires a time"
+            + " limit longer than 60 s",
+        "image: a~restart: always~tasks:~_worker: {} | 3: with 'restart: always' for all tasks that"
+            + " train the cluster never ends; use 'on-failure'",
       })
   void tellsTheMistakeAndItsPlace(String text, String message) {
     String yaml = text.replace('~', '\n').replaceAll("(?m)(^|\\G)_", "  ");

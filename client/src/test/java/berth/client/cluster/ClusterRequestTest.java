@@ -61,7 +61,7 @@ class ClusterRequestTest {
     assertThatThrownBy(() -> cluster().build()).hasMessage("the cluster mnist has no tasks");
     assertThatThrownBy(() -> cluster().task("ps", 1, task -> {}).build())
         .hasMessage(
-            "the cluster mnist has only tasks that others stop: one must end by itself, such as"
+            "the cluster mnist has only background tasks: one must end by itself, for example"
                 + " 'worker'");
     assertThatThrownBy(() -> cluster().task("Worker", 1, task -> {}).build())
         .hasMessage(
@@ -80,8 +80,7 @@ class ClusterRequestTest {
                     .build())
         .hasMessageContaining("'master' is the old name of 'chief'");
     assertThatThrownBy(() -> cluster().task("worker", 1, task -> task.gpuModel("A100")).build())
-        .hasMessage(
-            "'worker': a model and a memory of GPUs choose among GPUs, and none are asked for");
+        .hasMessage("'worker': a GPU model or memory requires a number of GPUs");
     assertThatThrownBy(() -> cluster().name("a/b").task("worker", 1, task -> {}).build())
         .hasMessageContaining("'a/b' is not the name of a cluster");
   }
@@ -92,12 +91,12 @@ class ClusterRequestTest {
 
     assertThatThrownBy(() -> request.startTimeout(Duration.ZERO).build())
         .isInstanceOf(BerthException.class)
-        .hasMessage("the time to start is PT0S, which is too short");
+        .hasMessage("the start timeout is PT0S, which is too short");
     assertThatThrownBy(() -> request.startTimeout(Duration.ofSeconds(Long.MAX_VALUE)).build())
         .isInstanceOf(BerthException.class)
         .hasMessageEndingWith("which is too long");
     request.startTimeout(Duration.ofMinutes(1));
     assertThatThrownBy(() -> request.evaluatorGrace(Duration.ofSeconds(-1)).build())
-        .hasMessage("the time of the evaluator is PT-1S, which is too short");
+        .hasMessage("the evaluator grace is PT-1S, which is too short");
   }
 }

@@ -197,7 +197,7 @@ class ClusterRestartTest {
       assertThat(result.exitCode()).isEqualTo(137);
     }
     assertThat(a.launched).hasSize(3);
-    assertThat(notes()).contains("it was started again as often as it may: 2 times");
+    assertThat(notes()).contains("restart limit of the task reached: 2 times");
   }
 
   @Test
@@ -645,7 +645,7 @@ class ClusterRestartTest {
     assertThat(a.launched).hasSize(2);
     assertThat(saved.getNotesList())
         .extracting(ClusterNote::getText)
-        .containsExactly("its state cannot be written down: No space left on device");
+        .containsExactly("its state cannot be written: No space left on device");
   }
 
   @Test
@@ -663,7 +663,7 @@ class ClusterRestartTest {
     int launchedByOne = a.launched.size() + b.launched.size();
 
     for (ClusterStatus state : states) {
-      // All runs of the fakes are over, and known: nothing is started again of what was begun.
+      // All runs of the fakes are over, and known: nothing restarts of what was begun.
       int begun = attempts(state);
       Cluster next = supervise(request, state, new CompletableFuture<>());
       finishWhatRuns(next);

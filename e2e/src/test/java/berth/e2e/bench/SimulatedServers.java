@@ -215,7 +215,7 @@ final class SimulatedServers implements AutoCloseable {
                 "10.%d.%d.%d:18812".formatted(number >> 16, number >> 8 & 255, number & 255))
             .setCpus(64)
             .setMemoryBytes(512L << 30)
-            .setVersion("0.1.0")
+            .setVersion("0.2.0")
             .setRuntime("docker")
             .putLabels("room", matches ? "a" : "b" + number % 50)
             .addServices(

@@ -364,7 +364,7 @@ class ClusterFaultsTest {
       cluster.await(status -> WatchedCluster.attempts(status, worker).size() > before);
       training.awaitRestart(worker);
       assertThat(notes(cluster.status()))
-          .contains("its state cannot be written down: No space left on device");
+          .contains("its state cannot be written: No space left on device");
       assertThat(cluster.status().getSupervisorRestarts()).isZero();
     }
 

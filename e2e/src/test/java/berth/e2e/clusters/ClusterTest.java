@@ -181,7 +181,7 @@ class ClusterTest {
         .containsExactly(End.FINISHED, End.FINISHED, End.STOPPED, End.STOPPED, End.STOPPED);
     assertThat(of(result, "ps", 1).exitCode()).hasValue(143);
     assertThat(events)
-        .contains(new ClusterEvent.Note("the training is over; evaluator:0 may go on for 1 s"));
+        .contains(new ClusterEvent.Note("the training is over; evaluator:0 may continue for 1 s"));
   }
 
   @Test

@@ -379,7 +379,7 @@ class TrainingClustersTest {
           .matches(
               "berth: test failed after \\d+s: worker:\\d on gpu02 could not be started: image "
                   + image
-                  + " is not on this server and cannot be fetched: it is never fetched; .*");
+                  + " is not on this server and cannot be pulled: it is never pulled; .*");
       assertThat(shown.err()).doesNotContain("could not be released");
     } finally {
       for (int number : new int[] {1, 3}) {

@@ -233,7 +233,7 @@ class ExamplesTest {
         "--gpus=2                        | --gpus counts GPUs, and NV_GPU=1,2 chooses them: use"
             + " one",
         "--envlist=NO_SUCH_VARIABLE      | --envlist: the variable NO_SUCH_VARIABLE is not set",
-        "--envlist=a-b                   | --envlist: 'a-b' is not the name of a variable",
+        "--envlist=a-b                   | --envlist: 'a-b' is not a valid variable name",
         "--envlist=CUDA_VISIBLE_DEVICES  | there is no GPU '2' among 2",
         "--container                     | --container needs a value; see --help",
         "--server=127.0.0.1:1            | no berthd at 127.0.0.1:1",

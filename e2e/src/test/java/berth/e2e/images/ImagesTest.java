@@ -114,7 +114,7 @@ class ImagesTest {
     assertThat(failure.reason()).isEqualTo(Reason.NOT_FOUND);
     assertThat(failure.getMessage())
         .startsWith(
-            "image " + Registry.image("nobody") + " is not on this server and cannot be fetched: ")
+            "image " + Registry.image("nobody") + " is not on this server and cannot be pulled: ")
         .doesNotContain("\n");
     assertThat(server.attach(heard.runId(), 0).exited().getReason())
         .isEqualTo(ExitReason.EXIT_REASON_IMAGE_NOT_FOUND);

@@ -89,7 +89,7 @@ class CommandsTest {
   void willNotListenBeyondLoopbackUnlessTold(String command) {
     Result result = Installed.run(Installed.command(command), "--listen", "0.0.0.0:0");
 
-    assertThat(result.err()).contains("will not listen on 0.0.0.0:0").contains("--insecure");
+    assertThat(result.err()).contains("refusing to listen on 0.0.0.0:0").contains("--insecure");
     assertThat(result.exitCode()).isEqualTo(125);
   }
 

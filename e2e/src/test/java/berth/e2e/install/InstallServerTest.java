@@ -185,7 +185,7 @@ class InstallServerTest {
     Result other = script("server", "--name", "gpu08");
     assertThat(other.err())
         .isEqualTo(
-            "install-server.sh: %s exists and does not say 'name: gpu08': change it there, or leave --name out\n"
+            "install-server.sh: %s exists without 'name: gpu08': change it there, or leave --name out\n"
                 .formatted(at("/etc/berth/berthd.yaml")));
   }
 

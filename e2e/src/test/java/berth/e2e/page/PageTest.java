@@ -356,7 +356,7 @@ class PageTest {
 
     browser.waitFor("[data-run][data-state=ended]");
     assertThat(run.waitFor()).isNotZero();
-    assertThat(Files.readString(folder.resolve("run.log"))).contains("somebody at the page");
+    assertThat(Files.readString(folder.resolve("run.log"))).contains("web-page");
   }
 
   @Test

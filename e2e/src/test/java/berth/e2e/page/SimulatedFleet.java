@@ -207,7 +207,7 @@ public final class SimulatedFleet implements AutoCloseable {
               .setAddress(address.toString())
               .setCpus(64)
               .setMemoryBytes(512L << 30)
-              .setVersion("0.1.0")
+              .setVersion("0.2.0")
               .setRuntime("docker")
               .setSimulated(true)
               .putLabels("room", "b" + (10 + number % 4));

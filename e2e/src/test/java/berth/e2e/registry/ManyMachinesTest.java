@@ -77,7 +77,7 @@ class ManyMachinesTest {
     serverHost.ip("link set eth0 down");
 
     awaitServers();
-    assertThat(registry.log()).contains("gpu01 at 10.77.0.2:18812 was not heard for 2000 ms");
+    assertThat(registry.log()).contains("gpu01 at 10.77.0.2:18812 sent no heartbeat for 2000 ms");
     Installed.Result there = berthIn(serverHost, "gpus", "--server", "127.0.0.1:18812");
     assertThat(there.out()).contains("[1] Simulated A100");
     serverHost.ip("link set eth0 up");
@@ -159,7 +159,7 @@ class ManyMachinesTest {
     registry();
 
     assertThatThrownBy(() -> server(serverHost, "gpu01", "--registry", REGISTRY))
-        .hasMessageContaining("nobody there finds this server at 127.0.0.1:0")
+        .hasMessageContaining("cannot reach this server at 127.0.0.1:0")
         .hasMessageContaining("--advertise");
   }
 

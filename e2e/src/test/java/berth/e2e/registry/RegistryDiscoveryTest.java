@@ -190,7 +190,7 @@ class RegistryDiscoveryTest {
 
     assertThat(second.log())
         .contains(
-            "nobody can find this registry by UDP: cannot listen for queries on UDP"
+            "discovery is off: cannot listen for queries on UDP"
                 + " 127.0.0.1:18811: Address already in use");
     assertThat(seek(host, Reach.THIS_MACHINE, PATIENCE_MILLIS).registries())
         .containsExactly("one 127.0.0.1:4711");

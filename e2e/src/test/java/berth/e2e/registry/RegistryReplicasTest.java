@@ -141,7 +141,7 @@ class RegistryReplicasTest {
     etcd.kill(0);
     Daemon early = registry("127.0.0.1:0");
     registries.add(early);
-    await().atMost(SOON).until(() -> early.log().contains("nobody is known yet"));
+    await().atMost(SOON).until(() -> early.log().contains("no servers are known yet"));
     etcd.restart(0);
 
     servers.add(new SimulatedServer("gpu01", 18812, List.of(address(early))));

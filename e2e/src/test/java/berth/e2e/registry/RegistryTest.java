@@ -181,7 +181,7 @@ class RegistryTest {
 
     Process run = start("run", "--gpus", "2", "--", "sh", "-c", "echo ran on $BERTH_SERVER");
     BufferedReader err = run.errorReader();
-    assertThat(err.readLine()).isEqualTo("berth: nobody can take it now; waiting at gpu01");
+    assertThat(err.readLine()).isEqualTo("berth: no server has room now; queued at gpu01");
     assertThat(err.readLine()).endsWith("next in line, waiting for GPUs");
     gpu01.reservations().release(first.getReservationId(), RunServer.TIMEOUT);
 
@@ -201,8 +201,8 @@ class RegistryTest {
                 + " room=gpu03\n");
     assertThat(Installed.berth("run", "--registry", "127.0.0.1:1", "--", "true").err())
         .isEqualTo(
-            "berth: no registry at 127.0.0.1:1: Connection refused; start berth-registry there,"
-                + " or name a server yourself\n");
+            "berth: no registry at 127.0.0.1:1: Connection refused; start berth-registry there, or"
+                + " use --server\n");
     assertThat(run("--server", "127.0.0.1:1", "--label", "room=b12").err())
         .isEqualTo("berth: --label requires a registry\n");
     assertThat(Installed.berth("servers").err())

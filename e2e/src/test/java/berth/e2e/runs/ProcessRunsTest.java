@@ -204,9 +204,7 @@ class ProcessRunsTest {
         assertThat(run.inputReader().readLine()).isEqualTo(id);
       }
       assertThat(Installed.berth("rm", "--server", address, id))
-          .isEqualTo(
-              new Result(
-                  125, "", "berth: " + id + " has not ended; it can be removed when it has\n"));
+          .isEqualTo(new Result(125, "", "berth: " + id + " has not ended; cancel it first\n"));
 
       gpuFile.useOf(1, 4);
 
@@ -353,7 +351,8 @@ class ProcessRunsTest {
             server.run(shell("true").setNetwork(berth.v1.Network.NETWORK_NONE)).failed().reason())
         .isEqualTo(Reason.INVALID);
     assertThat(server.run(RunCodeRequest.newBuilder()).failed())
-        .hasMessage("nothing to run is named; this server runs plain processes and has no images");
+        .hasMessage(
+            "no script or command given; this server runs plain processes and has no images");
   }
 
   private static RunCodeRequest.Builder shell(String script) {

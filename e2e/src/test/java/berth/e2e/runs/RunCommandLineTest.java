@@ -261,7 +261,7 @@ class RunCommandLineTest {
 
     assertThat(exitCode(attach)).isZero();
     assertThat(attach.errorReader().lines())
-        .containsExactly("berth: left " + FakeRuns.ID + "; it goes on");
+        .containsExactly("berth: detached from " + FakeRuns.ID + "; it continues");
     assertThat(server.cancelled).isEmpty();
     assertThat(server.attached.get(0).getFromOffset()).isEqualTo(6);
     assertThat(server.attached.get(0).getHolding()).isFalse();
@@ -294,7 +294,7 @@ class RunCommandLineTest {
     assertThat(result.err())
         .isEqualTo(
             """
-            berth: 'run' begins the IDs of several runs: run-234, run-1, run-12
+            berth: 'run' matches several runs: run-234, run-1, run-12
             berth: there is no run 'nope'; 'berth runs --all' lists them
             """);
     assertThat(result.exitCode()).isEqualTo(125);

@@ -111,7 +111,7 @@ class RunRefusalsTest {
   void whatDoesNotExist() {
     int before = server.runs().listRuns(RunServer.TIMEOUT).getRunsCount();
     assertThat(refused(Reason.NOT_FOUND, command("true").setService("nope")))
-        .isEqualTo("there is no service 'nope'; the administrator of this server has named none");
+        .isEqualTo("there is no service 'nope'; this server has no services");
     assertThat(refused(Reason.NOT_FOUND, shell("true").setBundle("0".repeat(64))))
         .startsWith("there is no bundle 000000");
     assertThat(refused(Reason.NOT_FOUND, shell("true").setReservationId("r-nope")))
@@ -121,7 +121,7 @@ class RunRefusalsTest {
     // Of a name that no registry can have: one that cannot be reached would be waited for.
     String image = "berth.invalid/no-such-image:1";
     assertThat(refused(Reason.NOT_FOUND, command("true").setImage(image).setGpus(gpus(0))))
-        .startsWith("image " + image + " is not on this server and cannot be fetched: ")
+        .startsWith("image " + image + " is not on this server and cannot be pulled: ")
         .doesNotContain("\n");
   }
 

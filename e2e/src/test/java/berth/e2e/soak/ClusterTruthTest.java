@@ -99,7 +99,7 @@ class ClusterTruthTest {
   @Test
   void nobodyIsCancelledOrOutOfTimeByItself() {
     ClusterEnding gone =
-        new ClusterEnding(Outcome.CANCELLED, "it was stopped from outside", 0, 0, List.of());
+        new ClusterEnding(Outcome.CANCELLED, "it was cancelled from outside", 0, 0, List.of());
     assertThat(lies(ClusterWish.NEVER, gone)).hasSize(1);
     assertThat(lies(ClusterWish.NEVER, new ClusterEnding(Outcome.TIME_LIMIT, "", 0, 0, List.of())))
         .hasSize(1);

@@ -10,7 +10,7 @@ import java.util.stream.Collectors;
  *
  * @param gpus of each worker
  * @param restart the policy, as people write it
- * @param whole whether all of it starts again when a task would
+ * @param whole whether the whole cluster restarts when a task would
  * @param seconds its time; 0: it has enough
  * @param resubmissions how often it starts again when that is over
  * @param ticks how many quarters of a second each worker works

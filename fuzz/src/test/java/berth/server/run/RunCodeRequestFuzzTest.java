@@ -103,15 +103,15 @@ class RunCodeRequestFuzzTest {
                         .setFileName("train.py")
                         .setContent(ByteString.copyFromUtf8("print(1)\n"))),
             RunCodeRequest.newBuilder()
-                .setImage("a")
+                .setImage("a:1")
                 .setBundle(DIGEST)
                 .addCommand("true")
                 .putFiles("src/a.json", ByteString.copyFromUtf8("{}")),
             RunCodeRequest.newBuilder()
-                .setImage("a")
+                .setImage("a:1")
                 .addCommand("true")
                 .addMounts(Mount.newBuilder().setSource(DATA + "/set/../out").setTarget("/in")),
-            RunCodeRequest.newBuilder().setImage("a").setReservationId("r-1").addCommand("true"))
+            RunCodeRequest.newBuilder().setImage("a:1").setReservationId("r-1").addCommand("true"))
         .map(builder -> builder.build())
         .map(MessageLite::toByteArray);
   }

@@ -60,7 +60,7 @@ public record GpuHealth(
     if (healthy()) {
       return advice.isEmpty()
           ? "healthy"
-          : "healthy by the administrator's word; still needed: " + advice;
+          : "healthy as declared by the administrator; still needed: " + advice;
     }
     return state.name().toLowerCase(Locale.ROOT)
         + ": "

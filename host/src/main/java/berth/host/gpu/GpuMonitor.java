@@ -248,7 +248,7 @@ public final class GpuMonitor implements AutoCloseable {
   }
 
   /**
-   * Puts a GPU back into service by the administrator's word.
+   * Puts a GPU back into service as declared by the administrator.
    *
    * @param id its index or UUID
    * @param force although the driver asks for a recovery action
@@ -272,7 +272,8 @@ public final class GpuMonitor implements AutoCloseable {
                           Reason.NOT_FOUND,
                           "no GPU '" + id + "' here: this server has " + newest.gpus().size()));
       healed = outages.heal(gpu, force);
-      log.info("GPU {} ({}) is in service by the administrator's word", gpu.index(), gpu.uuid());
+      log.info(
+          "GPU {} ({}) is in service as declared by the administrator", gpu.index(), gpu.uuid());
       publish(newest.with(newest.problem(), replacing(gpu.uuid(), known -> healed)));
     }
     try {
@@ -282,7 +283,7 @@ public final class GpuMonitor implements AutoCloseable {
           Reason.UNAVAILABLE,
           "GPU "
               + healed.index()
-              + " is in service, but a restart of berthd would forget that: "
+              + " is in service, but this could not be stored for the next start of berthd: "
               + e.getMessage(),
           e);
     }

@@ -134,7 +134,7 @@ final class GpuOutages {
   }
 
   /**
-   * Puts a GPU back into service by the administrator's word.
+   * Puts a GPU back into service as declared by the administrator.
    *
    * @param gpu as it was last judged
    * @param force in spite of the driver's word

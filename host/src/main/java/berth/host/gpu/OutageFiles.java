@@ -181,7 +181,7 @@ final class OutageFiles implements OutageStore {
     try {
       flush();
     } catch (IOException e) {
-      log.warn("cannot keep which GPUs are out of service: {}", e.toString());
+      log.warn("cannot store which GPUs are out of service: {}", e.toString());
     }
   }
 
@@ -246,7 +246,7 @@ final class OutageFiles implements OutageStore {
     try {
       return Files.readString(BOOT_ID).strip();
     } catch (IOException e) {
-      log.warn("cannot tell one boot of this machine from another: {}", e.toString());
+      log.warn("cannot read the boot ID of this machine: {}", e.toString());
       return "";
     }
   }

@@ -50,7 +50,7 @@ final class Simulation implements GpuSource {
     try {
       Path folder = Files.createTempDirectory("berth-simulated-gpus");
       Path description = counted ? Files.writeString(folder.resolve(file), text) : file;
-      log.info("simulated GPUs, described by {}; edit it and they change", description);
+      log.info("simulated GPUs, described by {}; edit that file to change them", description);
       return new Simulation(
           nativeLibrary.isPresent()
               ? nativeSource(nativeLibrary.get(), folder, description)
@@ -102,7 +102,7 @@ final class Simulation implements GpuSource {
   /** A host as many labs have it: NVLink bridges between neighbours, two PCIe trees. */
   static String describe(int count, String seed) {
     StringBuilder text = new StringBuilder();
-    text.append("# Simulated GPUs. Change this file and they change at once;")
+    text.append("# Simulated GPUs. Changes to this file take effect at once;")
         .append(" host/src/nvmlSim/nvml_sim.c documents it.\n")
         .append("driver 550.54.15\ncuda 12040\n");
     for (int i = 0; i < count; i++) {

@@ -26,7 +26,7 @@ public record GpuWish(int count, List<String> ids, long minFreeMemory, String mo
 
   public GpuWish {
     if (ids.size() > MOST_IDS) {
-      throw invalid(ids.size() + " GPUs are named, " + MOST_IDS + " are allowed");
+      throw invalid(ids.size() + " GPUs given, " + MOST_IDS + " are allowed");
     }
     ids = List.copyOf(ids);
     if (ids.isEmpty() && count != ALL && count < 1) {

@@ -80,13 +80,13 @@ public final class HeldLock {
     if (files.stream().anyMatch(LockFile::isCurrent)) {
       return State.LOCKED;
     }
-    String why = "somebody else has locked the new one: two may be using the same";
+    String why = "another process has locked the new one, so the GPU may be in use twice";
     try {
       Optional<LockFile> file = LockFolder.relock(path, ranges);
       if (file.isPresent()) {
         files.add(file.get());
         lost = false;
-        log.warn("somebody removed the lock file {} while it was held; locked it anew", path);
+        log.warn("lock file {} was removed while held; locked the new one", path);
         return State.LOCKED_ANEW;
       }
     } catch (BerthException e) {
@@ -94,7 +94,7 @@ public final class HeldLock {
     }
     if (!lost) {
       lost = true;
-      log.error("somebody removed the lock file {} while it was held, and {}", path, why);
+      log.error("lock file {} was removed while held: {}", path, why);
     }
     return State.LOST;
   }

@@ -182,7 +182,7 @@ public record Keeper(int pid, long started) {
     if (process().awaitEnd(KILL_PATIENCE)) {
       reap(0);
     } else {
-      log.warn("the keeper {} does not end", pid);
+      log.warn("keeper {} does not exit", pid);
     }
   }
 

@@ -272,7 +272,7 @@ public final class LockFile implements AutoCloseable {
       return Files.exists(path)
           ? "; it belongs to "
               + Files.getOwner(path).getName()
-              + ", and must be writable for everyone who takes part (chmod 666)"
+              + ", and must be writable for all users (chmod 666)"
           : "; the folder " + path.getParent() + " is not writable";
     } catch (IOException e) {
       return "";

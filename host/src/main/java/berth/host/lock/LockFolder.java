@@ -109,8 +109,7 @@ public final class LockFolder {
   }
 
   static BerthException replacedAgainAndAgain(Path path) {
-    return new BerthException(
-        Reason.UNAVAILABLE, "somebody replaces the lock file " + path + " again and again");
+    return new BerthException(Reason.UNAVAILABLE, "lock file " + path + " keeps being replaced");
   }
 
   /**

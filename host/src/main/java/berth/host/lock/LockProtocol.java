@@ -230,7 +230,7 @@ public final class LockProtocol implements AutoCloseable {
         lost |= !files.lockReplaced();
       } catch (RuntimeException | Error e) {
         // What is wrong with one file is no reason to leave the others alone.
-        log.error("a lock file cannot be guarded", e);
+        log.error("cannot guard a lock file", e);
         lost = true;
       }
     }

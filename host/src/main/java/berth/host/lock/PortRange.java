@@ -50,8 +50,8 @@ public final class PortRange {
       int lost = last - first + 1 - usable.size();
       if (lost > 0) {
         log.warn(
-            "{} ports of {} are not used, because the kernel gives them to outgoing connections;"
-                + " to use them, add them to net.ipv4.ip_local_reserved_ports",
+            "{} ports of {} are skipped, because the kernel uses them for outgoing connections; to"
+                + " use them, add them to net.ipv4.ip_local_reserved_ports",
             lost,
             range);
       }

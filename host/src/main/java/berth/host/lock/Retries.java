@@ -81,9 +81,9 @@ public final class Retries implements AutoCloseable {
       if (!e.toString().equals(failure)) {
         failure = e.toString();
         if (e instanceof BerthException) {
-          log.warn("{}; trying again until it succeeds", e.getMessage());
+          log.warn("{}; retrying", e.getMessage());
         } else {
-          log.error("reservations: something failed, trying again until it succeeds", e);
+          log.error("unexpected failure of a reservation; retrying", e);
         }
       }
       try {

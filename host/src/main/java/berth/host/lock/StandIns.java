@@ -72,7 +72,7 @@ public final class StandIns implements AutoCloseable {
     try {
       action.accept(index);
     } catch (RuntimeException e) {
-      log.warn("the lock of GPU {} cannot be looked after: {}", index, e.getMessage());
+      log.warn("cannot watch the lock of GPU {}: {}", index, e.getMessage());
     }
   }
 
@@ -125,14 +125,15 @@ public final class StandIns implements AutoCloseable {
     Optional<LockFile> anew = LockFolder.relock(path, List.of(LockFile.Range.WHOLE));
     if (anew.isEmpty()) {
       log.error(
-          "somebody removed the lock file {} while somebody else held it, and a third has locked a"
-              + " new one: two may be using the same",
+          "lock file {} was removed while a process held it, and another has locked the new one, so"
+              + " the GPU may be in use twice",
           path);
       see(index);
       return;
     }
     log.warn(
-        "somebody removed the lock file {} while somebody else held it; locked it for them", path);
+        "lock file {} was removed while another process held it; locked the new one in its place",
+        path);
     seen.remove(index);
     LockWait wait = new LockWait();
     waits.add(wait);

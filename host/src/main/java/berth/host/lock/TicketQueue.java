@@ -127,14 +127,14 @@ public final class TicketQueue {
       LockFile.Foreign other = queue.foreign(number, 1);
       if (other != null && other.length() == 0) {
         throw new BerthException(
-            Reason.UNAVAILABLE, "somebody keeps " + file + " locked" + by(other));
+            Reason.UNAVAILABLE, "another process keeps " + file + " locked" + by(other));
       }
       number = other == null ? number : valid(other.start() + other.length());
     }
     // Whoever tries next goes on from here.
     mutex.writeLong(NEXT_TICKET, number);
     throw new BerthException(
-        Reason.UNAVAILABLE, "somebody keeps many parts of " + file + " locked");
+        Reason.UNAVAILABLE, "other processes keep many parts of " + file + " locked");
   }
 
   private static String by(LockFile.Foreign other) {

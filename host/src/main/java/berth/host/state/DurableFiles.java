@@ -74,7 +74,7 @@ public class DurableFiles implements AutoCloseable {
   public DurableFiles(Vitals vitals) {
     this(vitals, DurableFiles::force);
     if (UNFLUSHED) {
-      log.warn("berth.unflushed is set: what is acknowledged does not survive a power failure");
+      log.warn("berth.unflushed is set: acknowledged writes do not survive a power failure");
     }
   }
 

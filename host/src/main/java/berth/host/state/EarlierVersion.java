@@ -30,10 +30,10 @@ public final class EarlierVersion {
           throw new BerthException(
               Reason.CONFLICT,
               file
-                  + " was written by an earlier version of berthd, and what it tells of has not"
-                  + " ended: start that version again and end its runs and reservations, or delete "
+                  + " is of an earlier version of berthd and has not ended: start that version"
+                  + " again and end its runs and reservations, or delete "
                   + state
-                  + " if none of them is left");
+                  + " if none is left");
         }
       }
     } catch (IOException e) {

@@ -332,7 +332,8 @@ class GpuRecoveryTest {
   void theLogSaysOfAForcedGpuWhatItStillNeeds() {
     GpuHealth forced = GpuHealth.HEALTHY.needing(RecoveryAction.NODE_REBOOT, "reboot");
 
-    assertThat(forced).hasToString("healthy by the administrator's word; still needed: reboot");
+    assertThat(forced)
+        .hasToString("healthy as declared by the administrator; still needed: reboot");
     assertThat(WELL).hasToString("healthy");
   }
 

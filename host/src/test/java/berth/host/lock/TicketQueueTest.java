@@ -46,7 +46,7 @@ class TicketQueueTest {
       for (int i = 0; i < 3; i++) {
         assertThatThrownBy(queue::tryTake)
             .isInstanceOf(BerthException.class)
-            .hasMessage("somebody keeps " + folder.queue() + " locked");
+            .hasMessage("another process keeps " + folder.queue() + " locked");
       }
       other.unlock();
       queue.tryTake().orElseThrow().close();
@@ -60,7 +60,7 @@ class TicketQueueTest {
       for (int i = 0; i < 2; i++) {
         assertThatThrownBy(queue::tryTake)
             .isInstanceOf(BerthException.class)
-            .hasMessage("somebody keeps many parts of " + folder.queue() + " locked");
+            .hasMessage("other processes keep many parts of " + folder.queue() + " locked");
       }
       try (TicketQueue.Ticket ticket = queue.tryTake().orElseThrow()) {
         assertThat(ticket.ahead()).isEqualTo(40);

@@ -26,7 +26,7 @@ class EarlierVersionTest {
     Files.writeString(run.resolve("state"), OLD + "phase=RUNNING\n");
     assertThatThrownBy(() -> EarlierVersion.refuse(state))
         .isInstanceOf(BerthException.class)
-        .hasMessageStartingWith(run.resolve("state") + " was written by an earlier version");
+        .hasMessageStartingWith(run.resolve("state") + " is of an earlier version");
 
     Files.delete(run.resolve("state"));
     Files.writeString(state.resolve("r-1.reservation"), OLD);

@@ -18,7 +18,7 @@ public final class DirectoryMetrics {
   public DirectoryMetrics(Metrics metrics) {
     registrations =
         metrics.counter(
-            "berth_registry_registrations_total", "Registrations that this registry has taken.");
+            "berth_registry_registrations_total", "Registrations accepted by this registry.");
     Labelled<Counter> heartbeats =
         metrics.counters(
             "berth_registry_heartbeats_total",
@@ -31,9 +31,9 @@ public final class DirectoryMetrics {
     Labelled<Counter> departures =
         metrics.counters(
             "berth_registry_departures_total",
-            "Servers that are not known any more. silent: it was not heard until its lease was"
-                + " over; of several registries, the one that heard it last counts it."
-                + " deregistered: it said so. replaced: another has its address.",
+            "Servers removed. silent: no heartbeat within the lease; of several registries, the one"
+                + " with the last heartbeat counts it. deregistered: at its own request. replaced:"
+                + " another server has its address.",
             "reason");
     silent = departures.with("silent");
     deregistered = departures.with("deregistered");

@@ -74,7 +74,7 @@ final class EtcdCompaction implements AutoCloseable {
     }
     if (now > 0) {
       members.call(client -> client.getKVClient().compact(now));
-      log.info("etcd has forgotten what was before revision {}", now);
+      log.info("compacted etcd up to revision {}", now);
     }
     return response.getHeader().getRevision();
   }

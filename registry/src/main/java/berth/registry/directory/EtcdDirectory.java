@@ -93,7 +93,7 @@ public final class EtcdDirectory implements Directory {
               System.currentTimeMillis());
       if (claimed.byName.isEmpty() && roster.size() >= terms.maxServers()) {
         throw new BerthException(
-            Reason.EXHAUSTED, roster.size() + " servers are known, which is as many as may be");
+            Reason.EXHAUSTED, roster.size() + " servers are registered, the maximum");
       }
       if (lease.isEmpty()) {
         lease = Optional.of(grant());
@@ -183,8 +183,7 @@ public final class EtcdDirectory implements Directory {
   @Override
   public Roster roster() {
     if (!feed.isReady()) {
-      throw new BerthException(
-          Reason.UNAVAILABLE, "this registry has not reached its store, etcd, yet");
+      throw new BerthException(Reason.UNAVAILABLE, "this registry has not reached etcd yet");
     }
     return roster;
   }
@@ -337,6 +336,6 @@ public final class EtcdDirectory implements Directory {
 
   private static BerthException contested(String name) {
     return new BerthException(
-        Reason.UNAVAILABLE, "too many others write to " + name + " in etcd at once; try again");
+        Reason.UNAVAILABLE, "too many concurrent writes to " + name + " in etcd; try again");
   }
 }

@@ -103,14 +103,14 @@ final class EtcdFeed implements AutoCloseable {
     } catch (BerthException e) {
       if (!away && !closed) {
         log.warn(
-            "{}; trying on, {}",
+            "{}; retrying, {}",
             e.getMessage(),
-            ready ? "and who was known stays known meanwhile" : "and nobody is known yet");
+            ready ? "keeping the known servers meanwhile" : "no servers are known yet");
       }
       away = true;
     } catch (RuntimeException e) {
       // Such as changes that were compacted while they were loaded.
-      log.warn("following etcd failed, beginning again", e);
+      log.warn("watching etcd failed; starting again", e);
     } finally {
       if ((!good || closed) && following != null) {
         following.close();
@@ -154,7 +154,7 @@ final class EtcdFeed implements AutoCloseable {
       return;
     }
     if (ready && anew) {
-      log.warn("etcd is another one than before, or has lost its newest changes: beginning anew");
+      log.warn("etcd was replaced or has lost its newest changes; loading it again");
     }
     List<Server> servers = servers(head.revision());
     if (anew) {
@@ -229,7 +229,7 @@ final class EtcdFeed implements AutoCloseable {
         expected = head.revision();
         since = System.nanoTime();
       } else if (System.nanoTime() - since > MAX_LAG.toNanos()) {
-        log.warn("the watch of etcd fell silent, watching anew");
+        log.warn("the etcd watch went silent; watching again");
         return false;
       }
       watcher.requestProgress();
@@ -260,10 +260,9 @@ final class EtcdFeed implements AutoCloseable {
     private void tell(String name, Optional<Server> now) {
       Optional<Server> before = roster.find(name).map(Listed::server);
       if (now.isPresent() && before.isEmpty()) {
-        log.info("{} is here", RegistrationClaim.describe(now.get()));
+        log.info("{} joined", RegistrationClaim.describe(now.get()));
       } else if (now.isEmpty() && before.isPresent()) {
-        log.info(
-            "{} has left, or was not heard for too long", RegistrationClaim.describe(before.get()));
+        log.info("{} left or timed out", RegistrationClaim.describe(before.get()));
         gone.accept(name);
       }
     }
@@ -272,7 +271,7 @@ final class EtcdFeed implements AutoCloseable {
     public synchronized void onError(Throwable failure) {
       if (ended.getCount() > 0) {
         missedChanges |= failure instanceof CompactedException;
-        log.info("the watch of etcd ended, watching anew: {}", failure.getMessage());
+        log.info("the etcd watch ended; watching again: {}", failure.getMessage());
         ended.countDown();
       }
     }

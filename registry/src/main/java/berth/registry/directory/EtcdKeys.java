@@ -23,7 +23,7 @@ record EtcdKeys(String prefix) {
 
   EtcdKeys {
     if (prefix.isBlank() || prefix.equals("/")) {
-      throw new BerthException(Reason.INVALID, "the prefix in etcd must be some text");
+      throw new BerthException(Reason.INVALID, "the prefix in etcd must not be empty");
     }
     prefix = prefix.endsWith("/") ? prefix : prefix + "/";
   }

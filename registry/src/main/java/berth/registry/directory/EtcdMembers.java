@@ -74,7 +74,7 @@ final class EtcdMembers implements AutoCloseable {
    */
   EtcdMembers(List<String> endpoints) {
     if (endpoints.isEmpty()) {
-      throw new BerthException(Reason.INVALID, "no endpoint of etcd is given");
+      throw new BerthException(Reason.INVALID, "no etcd endpoint given");
     }
     members = endpoints.stream().map(EtcdMembers::parse).map(Member::new).toList();
   }
@@ -176,7 +176,7 @@ final class EtcdMembers implements AutoCloseable {
       throw EtcdExceptionFactory.toEtcdException(e.getCause());
     } catch (TimeoutException e) {
       throw EtcdExceptionFactory.newEtcdException(
-          ErrorCode.DEADLINE_EXCEEDED, "nothing heard for " + timeout.toMillis() + " ms");
+          ErrorCode.DEADLINE_EXCEEDED, "no answer for " + timeout.toMillis() + " ms");
     } catch (InterruptedException e) {
       throw interrupted();
     }
@@ -196,7 +196,7 @@ final class EtcdMembers implements AutoCloseable {
   }
 
   private static BerthException unavailable(String outage) {
-    return new BerthException(Reason.UNAVAILABLE, "the registry's store is away: " + outage);
+    return new BerthException(Reason.UNAVAILABLE, "etcd is unavailable: " + outage);
   }
 
   private static String reason(Throwable failure) {
@@ -224,8 +224,7 @@ final class EtcdMembers implements AutoCloseable {
     String text = endpoint.trim();
     if (text.startsWith("https://")) {
       throw new BerthException(
-          Reason.INVALID,
-          "'" + text + "': etcd is spoken to without TLS only, as http://HOST:PORT");
+          Reason.INVALID, "'" + text + "': TLS to etcd is not supported, use http://HOST:PORT");
     }
     String address = text.replaceFirst("^http://", "").replaceFirst("/$", "");
     return Address.parse(address, DEFAULT_PORT);

@@ -67,7 +67,7 @@ public final class MemoryDirectory implements Directory {
         RegistrationClaim.decide(request, byThisName, byThisAddress, System.currentTimeMillis());
     if (byThisName.isEmpty() && byName.size() >= terms.maxServers()) {
       throw new BerthException(
-          Reason.EXHAUSTED, byName.size() + " servers are known, which is as many as may be");
+          Reason.EXHAUSTED, byName.size() + " servers are registered, the maximum");
     }
     for (Server loser : claim.replaced()) {
       log.warn("{}", claim.loss(loser, request));
@@ -78,7 +78,7 @@ public final class MemoryDirectory implements Directory {
     }
     boolean isNew = byThisName.isEmpty() || !claim.replaced().isEmpty();
     if (isNew) {
-      log.info("{} at {} is here", name, address);
+      log.info("{} at {} joined", name, address);
     }
     byThisName.ifPresent(server -> nameByAddress.remove(server.getInfo().getAddress()));
     Server server = claim.server(request, byThisName);
@@ -117,7 +117,7 @@ public final class MemoryDirectory implements Directory {
         .filter(server -> server.getInstance().equals(instance))
         .ifPresent(
             server -> {
-              log.info("{} has left", RegistrationClaim.describe(server));
+              log.info("{} left", RegistrationClaim.describe(server));
               forget(server);
               metrics.deregistered();
             });
@@ -149,7 +149,7 @@ public final class MemoryDirectory implements Directory {
         members.remove();
         nameByAddress.remove(member.server.getInfo().getAddress());
         log.warn(
-            "{} was not heard for {} ms and is gone",
+            "{} sent no heartbeat for {} ms: removed",
             RegistrationClaim.describe(member.server),
             terms.lease().toMillis());
         roster.remove(member.server.getInfo().getName(), ++revision);

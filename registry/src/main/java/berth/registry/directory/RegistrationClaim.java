@@ -50,8 +50,7 @@ record RegistrationClaim(long generation, List<Server> replaced) {
     long own = Math.max(known, request.getGeneration());
     // Else nobody who comes later could have a higher number that is believed.
     if (own > Math.max(Math.max(known(byName), known(byAddress)), now + CLOCKS_DIFFER.toMillis())) {
-      throw new BerthException(
-          Reason.INVALID, "no registry has given the generation " + Long.toUnsignedString(own));
+      throw new BerthException(Reason.INVALID, "unknown generation " + Long.toUnsignedString(own));
     }
     if (own == 0) {
       return new RegistrationClaim(Math.max(newest + 1, now), rivals);
@@ -103,7 +102,7 @@ record RegistrationClaim(long generation, List<Server> replaced) {
   String loss(Server loser, RegisterRequest winner) {
     String now = winner.getInfo().getName() + " at " + winner.getInfo().getAddress();
     return describe(loser).equals(now)
-        ? now + " has restarted: what was known of it is replaced"
+        ? now + " has restarted: its entry is replaced"
         : describe(loser) + " is replaced by a newer server, " + now;
   }
 

@@ -129,7 +129,7 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
     try {
       if (watchers.size() >= MAX_WATCHERS) {
         throw new BerthException(
-            Reason.EXHAUSTED, watchers.size() + " watch already, which is as many as may");
+            Reason.EXHAUSTED, watchers.size() + " clients watch already, the maximum");
       }
       watch = new ServerWatch(directory.roster(), request.getFilter(), request.getAfterRevision());
     } catch (BerthException e) {
@@ -200,8 +200,7 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
     if (!waiting.tryAcquire()) {
       refuse(
           observer,
-          new BerthException(
-              Reason.UNAVAILABLE, MAX_WAITING + " wait for the store of this registry already"));
+          new BerthException(Reason.UNAVAILABLE, MAX_WAITING + " calls wait for etcd already"));
       return;
     }
     ServerCallStreamObserver<T> call = (ServerCallStreamObserver<T>) observer;
@@ -237,10 +236,10 @@ public final class RegistryGrpcService extends RegistryServiceGrpc.RegistryServi
       throw new BerthException(
           Reason.INVALID,
           info.getName()
-              + " says that it is at "
+              + " advertises "
               + info.getAddress()
-              + ", where only its own machine finds it: let it listen beyond loopback, or say"
-              + " --advertise HOST:PORT");
+              + ", which only its own machine can reach: listen beyond loopback, or set --advertise"
+              + " HOST:PORT");
     }
   }
 

@@ -37,19 +37,17 @@ final class RegistryMetrics {
   private static final Gauge SERVERS =
       Gauge.of(
           "berth_registry_servers",
-          "Servers that are known, by state: serving, draining, or troubled, which say that they"
-              + " cannot serve as they should.",
+          "Known servers by state: serving, draining or troubled (with a problem that they"
+              + " report).",
           "state");
   private static final Gauge GPUS =
       Gauge.of("berth_registry_gpus", "GPUs of all servers, by state.", "state");
   private static final Gauge SERVER_GPUS =
       Gauge.of("berth_registry_server_gpus", "GPUs of each server, by state.", "server", "state");
   private static final Gauge WATCHERS =
-      Gauge.of("berth_registry_watchers", "Callers that watch the servers.");
+      Gauge.of("berth_registry_watchers", "Clients that watch the servers.");
   private static final Gauge LINE =
-      Gauge.of(
-          "berth_registry_line_length",
-          "Those who have a turn to reserve on several servers at once, or wait for one.");
+      Gauge.of("berth_registry_line_length", "Clusters that have or wait for a turn to reserve.");
 
   private RegistryMetrics() {}
 

@@ -74,7 +74,7 @@ final class ServerRanking {
         };
     if (!valid) {
       throw new BerthException(
-          Reason.INVALID, "how many GPUs? A number from 1, -1 for all, or given ones");
+          Reason.INVALID, "ask for at least 1 GPU, for all, or for exact ones");
     }
     if (request.getLimit() > MAX_LIMIT || request.getLimit() < 0) {
       throw new BerthException(

@@ -46,7 +46,7 @@ public final class ServerRules {
     checkStatus(request.getStatus());
     check(
         request.getGeneration() >= 0,
-        "no registry has given the generation " + Long.toUnsignedString(request.getGeneration()));
+        "unknown generation " + Long.toUnsignedString(request.getGeneration()));
   }
 
   /**
@@ -86,7 +86,7 @@ public final class ServerRules {
    */
   public static void check(AwaitTurnRequest request) {
     int servers = request.getServersCount();
-    check(servers > 0, "a turn is for servers, and none is named");
+    check(servers > 0, "a turn needs at least one server");
     check(
         servers <= MAX_SERVERS_OF_A_TURN,
         "a turn for " + servers + " servers, at most " + MAX_SERVERS_OF_A_TURN);
@@ -96,7 +96,7 @@ public final class ServerRules {
     PlainText.check("the purpose", request.getPurpose(), MAX_PURPOSE);
     check(
         request.getWaited().getSeconds() >= 0 && request.getWaited().getNanos() >= 0,
-        "nobody has waited for less than no time");
+        "the time waited must not be negative");
   }
 
   private static void checkInfo(ServerInfo info) {

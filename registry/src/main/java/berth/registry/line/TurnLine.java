@@ -60,10 +60,11 @@ public final class TurnLine {
   public synchronized Place enter(AwaitTurnRequest request) {
     Place place = new Place(request);
     if (places.size() >= MAX_PLACES) {
-      throw exhausted(places.size() + " stand in line already, which is as many as may");
+      throw exhausted(places.size() + " clusters are queued already, the maximum");
     }
     if (servers + place.servers.size() > MAX_SERVERS) {
-      throw exhausted("those in line name " + servers + " servers already, at most " + MAX_SERVERS);
+      throw exhausted(
+          "queued clusters name " + servers + " servers already, at most " + MAX_SERVERS);
     }
     for (Place other : places) {
       if (other.sharesWith(place)) {

@@ -225,7 +225,7 @@ final class FleetBroadcast implements AutoCloseable {
       }
     } catch (RuntimeException | Error e) {
       // The next second is another one, which there would not be after a failure.
-      log.error("the page cannot be brought up to date", e);
+      log.error("cannot update the page", e);
     }
   }
 
@@ -271,7 +271,7 @@ final class FleetBroadcast implements AutoCloseable {
     Entry entry = servers.get(name);
     if (entry != null && entry.view.state() != State.GONE) {
       unlink(entry);
-      entry.view = entry.view.in(State.GONE, clock.millis(), "the registry hears nothing of it");
+      entry.view = entry.view.in(State.GONE, clock.millis(), "no heartbeats");
     }
   }
 

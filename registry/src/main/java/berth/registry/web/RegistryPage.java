@@ -193,7 +193,8 @@ public final class RegistryPage implements AutoCloseable {
     } catch (NumberFormatException e) {
       // The same as one that is negative.
     }
-    throw new BerthException(Reason.INVALID, "'" + asked.get() + "' is no place in the output");
+    throw new BerthException(
+        Reason.INVALID, "'" + asked.get() + "' is not a position in the output");
   }
 
   private void cancelRun(HttpCall call) {
@@ -227,15 +228,14 @@ public final class RegistryPage implements AutoCloseable {
     if (!mayCancel) {
       throw new BerthException(
           Reason.DENIED,
-          "this page only shows; a registry that is started with --page-cancel lets everyone who"
-              + " sees its page end runs");
+          "this page is read-only; start berth-registry with --page-cancel to allow cancelling");
     }
     if (call.header("X-Berth-Page").isEmpty()) {
-      throw new BerthException(Reason.DENIED, "only the page itself may ask for this");
+      throw new BerthException(Reason.DENIED, "cross-site request refused");
     }
   }
 
   private static Owner viewer(HttpCall call) {
-    return Owner.newBuilder().setUser("somebody at the page").setHost(call.from()).build();
+    return Owner.newBuilder().setUser("web-page").setHost(call.from()).build();
   }
 }

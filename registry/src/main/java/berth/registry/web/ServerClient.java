@@ -203,7 +203,7 @@ final class ServerClient implements AutoCloseable {
     @Override
     public void cancel() {
       cancelled = true;
-      call.cancel("nobody looks any more", null);
+      call.cancel("no viewers left", null);
     }
   }
 }

@@ -21,7 +21,7 @@ class RegistrationClaimTest {
     assertThatThrownBy(() -> decide("a", 1L << 50, Optional.empty()))
         .isInstanceOfSatisfying(
             BerthException.class, e -> assertThat(e.reason()).isEqualTo(Reason.INVALID))
-        .hasMessage("no registry has given the generation 1125899906842624");
+        .hasMessage("unknown generation 1125899906842624");
     assertThatThrownBy(() -> decide("a", NOW + DAY + 1, Optional.empty()))
         .isInstanceOf(BerthException.class);
   }

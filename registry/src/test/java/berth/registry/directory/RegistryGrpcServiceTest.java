@@ -189,7 +189,7 @@ class RegistryGrpcServiceTest {
     refused(padded, "the address must be plain text", Status.Code.INVALID_ARGUMENT);
     refused(
         good.toBuilder().setGeneration(-1),
-        "no registry has given the generation 18446744073709551615",
+        "unknown generation 18446744073709551615",
         Status.Code.INVALID_ARGUMENT);
     refused(
         good.toBuilder().setInstance(""),
@@ -331,7 +331,7 @@ class RegistryGrpcServiceTest {
 
   @Test
   void aPlaceInLineForWhatIsNoServerIsRefused() {
-    assertNoTurn(turn(), "a turn is for servers, and none is named");
+    assertNoTurn(turn(), "a turn needs at least one server");
     assertNoTurn(turn("gpu01", "gpu 02"), "invalid server name 'gpu 02'");
     assertNoTurn(
         turn(Collections.nCopies(10_001, "a").toArray(String[]::new)),
@@ -344,7 +344,7 @@ class RegistryGrpcServiceTest {
     assertNoTurn(owned, "the owner has 201 characters, 200 are allowed");
     AwaitTurnRequest.Builder early = turn("gpu01");
     early.getWaitedBuilder().setNanos(-1);
-    assertNoTurn(early, "nobody has waited for less than no time");
+    assertNoTurn(early, "the time waited must not be negative");
   }
 
   @Test

@@ -194,9 +194,9 @@ class ServerRankingTest {
   @Test
   void refusesWhatIsNoRequest() {
     assertThatThrownBy(() -> find(count(0)))
-        .hasMessage("how many GPUs? A number from 1, -1 for all, or given ones");
+        .hasMessage("ask for at least 1 GPU, for all, or for exact ones");
     assertThatThrownBy(() -> find(exactly()))
-        .hasMessage("how many GPUs? A number from 1, -1 for all, or given ones");
+        .hasMessage("ask for at least 1 GPU, for all, or for exact ones");
   }
 
   private void put(String name, int gpus, ServerStatus status) {

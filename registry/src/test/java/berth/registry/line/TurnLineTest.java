@@ -209,7 +209,7 @@ class TurnLineTest {
 
     assertThatThrownBy(() -> enter("bob", "other"))
         .isInstanceOf(BerthException.class)
-        .hasMessage("10000 stand in line already, which is as many as may")
+        .hasMessage("10000 clusters are queued already, the maximum")
         .extracting(e -> ((BerthException) e).reason())
         .isEqualTo(Reason.EXHAUSTED);
     places.get(77).leave();
@@ -225,7 +225,7 @@ class TurnLineTest {
     }
 
     assertThatThrownBy(() -> enter("bob", "gpu1"))
-        .hasMessage("those in line name 500000 servers already, at most 500000");
+        .hasMessage("queued clusters name 500000 servers already, at most 500000");
     places.get(7).leave();
     assertThat(ahead(enter("bob", "gpu1"))).isEqualTo("49, next ann");
   }

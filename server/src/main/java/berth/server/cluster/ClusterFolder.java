@@ -349,7 +349,7 @@ record ClusterFolder(Path path, DurableFiles files) {
     try {
       T copy = SealedMessage.open(Files.readAllBytes(handed), parser);
       files.write(file, copy.toByteArray());
-      log.warn("{} is written anew from {}", file, handed);
+      log.warn("{} is restored from {}", file, handed);
       return Optional.of(copy);
     } catch (NoSuchFileException | InvalidProtocolBufferException e) {
       return Optional.empty();

@@ -99,7 +99,6 @@ public final class ClusterGrpcService extends ClusterServiceGrpc.ClusterServiceI
   }
 
   private static BerthException stopping() {
-    return new BerthException(
-        Reason.UNAVAILABLE, "this server is stopping; its clusters go on without it");
+    return new BerthException(Reason.UNAVAILABLE, "this server is stopping; its clusters continue");
   }
 }

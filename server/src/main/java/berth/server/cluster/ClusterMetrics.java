@@ -16,8 +16,8 @@ final class ClusterMetrics {
   private static final Gauge CLUSTERS =
       Gauge.of(
           "berth_clusters",
-          "Clusters that this server supervises or still remembers, by phase. submitted: the"
-              + " supervisor has not begun yet.",
+          "Clusters that this server supervises or has a record of, by phase. submitted: the"
+              + " supervisor has not started yet.",
           "phase");
 
   private ClusterMetrics() {}

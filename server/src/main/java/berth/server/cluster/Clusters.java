@@ -90,7 +90,7 @@ public final class Clusters implements AutoCloseable {
    * How often things are looked after.
    *
    * @param look between two looks at the supervisors
-   * @param firstPause before a supervisor is started again; doubled for each further time
+   * @param firstPause before a supervisor restarts; doubled for each further time
    * @param longestPause the end of that
    * @param settled how long one must have lived for the pauses to begin anew
    * @param quick one that lived for less has failed quickly; after many of these there is no hope
@@ -308,8 +308,8 @@ public final class Clusters implements AutoCloseable {
     String name = request.getName();
     if (!NAME.matcher(name).matches()) {
       throw invalid(
-          "a cluster is named by letters, digits, and . _ - only, and begins with a letter or a"
-              + " digit; given: '"
+          "a cluster name has only letters, digits, and . _ -, and begins with a letter or a digit;"
+              + " given: '"
               + PlainText.clean(name.substring(0, Math.min(name.length(), LONGEST_NAME)))
               + "'");
     }
@@ -367,13 +367,13 @@ public final class Clusters implements AutoCloseable {
                 + other.name
                 + " runs here already ("
                 + other.id
-                + "); cancel it, or say another name");
+                + "); cancel it, or choose another name");
       }
     }
     if (unfinished.size() >= MOST_UNFINISHED) {
       throw new BerthException(
           Reason.EXHAUSTED,
-          unfinished.size() + " clusters run on " + serverName() + ", as many as allowed");
+          unfinished.size() + " clusters run on " + serverName() + ", the maximum");
     }
     long own =
         unfinished.stream()
@@ -387,8 +387,7 @@ public final class Clusters implements AutoCloseable {
               + shown(request.getOwner())
               + " run on "
               + serverName()
-              + ", as many as one"
-              + " may have; cancel one");
+              + ", the maximum per owner; cancel one");
     }
     arriving.put(mine.id, mine);
     return Optional.empty();
@@ -537,12 +536,12 @@ public final class Clusters implements AutoCloseable {
             Optional<StoredCluster> found = read(place);
             found.ifPresent(known::add);
             if (found.isEmpty() && place.isDamaged()) {
-              log.error("{} is left as it is: nobody knows what was asked for", path);
+              log.error("{} is ignored: its request is missing", path);
             } else if (found.isEmpty()) {
               left.add(place);
             }
           } catch (IOException | RuntimeException e) {
-            log.error("{} cannot be read and is left alone: {}", path, e.toString());
+            log.error("{} is ignored, it cannot be read: {}", path, e.toString());
           }
         }
       }
@@ -585,7 +584,7 @@ public final class Clusters implements AutoCloseable {
       one.supervision.look();
     } catch (RuntimeException | Error e) {
       // What a timer throws would be the last that it does.
-      log.error("cannot look after {}", one.cluster.id(), e);
+      log.error("cannot supervise {}", one.cluster.id(), e);
     }
   }
 
@@ -598,7 +597,7 @@ public final class Clusters implements AutoCloseable {
           finished.add(cluster);
         }
       } catch (RuntimeException | Error e) {
-        log.warn("cannot keep {} in order: {}", cluster.id(), e.getMessage());
+        log.warn("cannot maintain {}: {}", cluster.id(), e.getMessage());
       }
     }
     for (int i = 0; i < finished.size() && !closed; i++) {

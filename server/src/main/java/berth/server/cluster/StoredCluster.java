@@ -235,7 +235,7 @@ final class StoredCluster {
       }
       tell();
     } catch (RuntimeException e) {
-      log.warn("cannot look for news of {}: {}", id(), e.getMessage());
+      log.warn("cannot read the status of {}: {}", id(), e.getMessage());
     }
   }
 

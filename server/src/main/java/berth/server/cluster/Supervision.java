@@ -74,7 +74,7 @@ final class Supervision {
     if (cluster.supervisor().alive()) {
       if (!alive) {
         seenAlive();
-        log.info("{} ({}) goes on, and so does its supervisor", cluster.id(), cluster.name());
+        log.info("{} ({}) continues with its supervisor", cluster.id(), cluster.name());
       }
       return;
     }
@@ -146,7 +146,7 @@ final class Supervision {
     }
     pause(lived);
     log.warn(
-        "the supervisor of {} has ended before its cluster, and is started again in {} s: {}",
+        "the supervisor of {} ended before its cluster; restarting it in {} s: {}",
         cluster.id(),
         pause.toMillis() / 1000.0,
         reason());
@@ -185,6 +185,6 @@ final class Supervision {
       end.addNotes(ClusterNote.newBuilder().setAt(end.getEndedAt()).setText(why));
     }
     cluster.end(end.build());
-    log.error("{} ({}) is given up: {}", cluster.id(), cluster.name(), why);
+    log.error("gave up on {} ({}): {}", cluster.id(), cluster.name(), why);
   }
 }

@@ -164,7 +164,8 @@ public final class SupervisorSandbox {
     if (root) {
       int uid = owner(folder.state());
       if (uid == 0) {
-        throw new IOException(folder.state() + " belongs to root, as whom nothing is supervised");
+        throw new IOException(
+            folder.state() + " belongs to root, and supervisors never run as root");
       }
       words.addAll(
           List.of("unshare", "--mount", "--ipc", "--propagation", "slave", "--", "sh", "-c"));

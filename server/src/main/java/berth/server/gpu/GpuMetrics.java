@@ -28,8 +28,8 @@ public final class GpuMetrics {
   private static final Gauge RECOVERY =
       Gauge.of(
           "berth_gpu_recovery_action",
-          "1 for what a GPU needs: none, inspect, drain_p2p, drain_and_reset, gpu_reset or"
-              + " node_reboot; 0 for the others.",
+          "1 for the recovery action that a GPU needs: none, inspect, drain_p2p, drain_and_reset,"
+              + " gpu_reset or node_reboot; 0 for the others.",
           "gpu",
           "uuid",
           "model",
@@ -37,16 +37,16 @@ public final class GpuMetrics {
   private static final Gauge UTILIZATION =
       ofGpu(
           "berth_gpu_utilization_ratio",
-          "Part of the driver's last sampling period in which the GPU worked.");
+          "Share of the driver's last sampling period in which the GPU was busy.");
   private static final Gauge MEMORY_USED =
-      ofGpu("berth_gpu_memory_used_bytes", "Memory of the GPU that is in use.");
+      ofGpu("berth_gpu_memory_used_bytes", "GPU memory in use.");
   private static final Gauge MEMORY_TOTAL =
-      ofGpu("berth_gpu_memory_total_bytes", "All memory of the GPU.");
+      ofGpu("berth_gpu_memory_total_bytes", "Total GPU memory.");
   private static final Gauge TEMPERATURE =
-      ofGpu("berth_gpu_temperature_celsius", "Temperature of the GPU.");
-  private static final Gauge POWER = ofGpu("berth_gpu_power_watts", "What the GPU draws.");
+      ofGpu("berth_gpu_temperature_celsius", "GPU temperature.");
+  private static final Gauge POWER = ofGpu("berth_gpu_power_watts", "Power draw of the GPU.");
   private static final Gauge POWER_LIMIT =
-      ofGpu("berth_gpu_power_limit_watts", "What the GPU may draw.");
+      ofGpu("berth_gpu_power_limit_watts", "Power limit of the GPU.");
   private static final double MILLI = 1e-3;
 
   private GpuMetrics() {}

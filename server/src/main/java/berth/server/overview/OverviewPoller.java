@@ -90,7 +90,7 @@ public final class OverviewPoller implements AutoCloseable {
       // The next look may be better, and there would be none after a failure. Said once, not twice
       // a second.
       if (!failed) {
-        log.warn("this server cannot be looked at", e);
+        log.warn("cannot read the state of this server", e);
       }
       failed = true;
     }

@@ -32,11 +32,11 @@ record AdvertisedAddress(Optional<Address> explicit, Address listening) {
     if (found.leadsNowhereElse() && !registry.isLoopback()) {
       throw new BerthException(
           Reason.INVALID,
-          "the registry is at "
+          "clients of the registry at "
               + registry
-              + ", and nobody there finds this server at "
+              + " cannot reach this server at "
               + found
-              + ": let it listen beyond loopback (--listen), or say --advertise HOST[:PORT]");
+              + ": listen beyond loopback (--listen), or set --advertise HOST[:PORT]");
     }
     return found;
   }

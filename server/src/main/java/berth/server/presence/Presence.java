@@ -203,7 +203,7 @@ public final class Presence implements AutoCloseable {
     try {
       List<Address> found = registries.get();
       if (found.isEmpty()) {
-        trouble("no registry is found on this network");
+        trouble("no registry found on this network");
         pause(foundBefore ? pauses.afterFailure : pauses.afterRefusal);
       } else {
         foundBefore = true;
@@ -327,7 +327,7 @@ public final class Presence implements AutoCloseable {
           first = false;
           registration = Optional.of(known.with(info, status));
           if (!lastTrouble.isEmpty()) {
-            log.info("the {} answers", replica.peer());
+            log.info("the {} answers again", replica.peer());
             lastTrouble = "";
           }
           lastBeat = System.nanoTime();
@@ -366,7 +366,9 @@ public final class Presence implements AutoCloseable {
     try {
       PresenceClient.deregister(replica, self.name(), instance, LEAVE_TIMEOUT);
     } catch (BerthException e) {
-      log.info("left without a word to the registry, which will notice: {}", e.getMessage());
+      log.info(
+          "cannot deregister; the registry removes this server when its lease ends: {}",
+          e.getMessage());
     } finally {
       if (interrupted) {
         Thread.currentThread().interrupt();
@@ -381,7 +383,7 @@ public final class Presence implements AutoCloseable {
     String clean = what.replaceAll("\\p{Cntrl}", "?");
     String message = clean.length() <= MAX_MESSAGE ? clean : clean.substring(0, MAX_MESSAGE);
     if (!message.equals(lastTrouble)) {
-      log.warn("{}; this server goes on without, and tries again", message);
+      log.warn("{}; continuing without a registry, retrying", message);
       lastTrouble = message;
     }
   }

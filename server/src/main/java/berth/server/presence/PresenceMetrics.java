@@ -30,7 +30,7 @@ final class PresenceMetrics {
     Labelled<Counter> lost =
         metrics.counters(
             "berth_presence_leases_lost_total",
-            "How often a registry did not know this server any more. replaced: another server has"
+            "How often a registry no longer knew this server. replaced: another server has"
                 + " its name.",
             "reason");
     forgotten = lost.with("forgotten");

@@ -103,7 +103,7 @@ final class SelfReport implements AutoCloseable {
   // It is still there, and said so: better than to be gone.
   private static ServerStatus troubled(ServerStatus last, String why) {
     return last.toBuilder()
-        .setProblem("its GPUs and runs cannot be looked at: " + PlainText.clean(why))
+        .setProblem("cannot read its GPUs and runs: " + PlainText.clean(why))
         .build();
   }
 

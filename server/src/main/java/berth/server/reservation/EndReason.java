@@ -5,10 +5,10 @@ import java.util.Locale;
 /** Why a reservation is over. */
 enum EndReason {
   RELEASED("released"),
-  EXPIRED("its lease is over"),
+  EXPIRED("its lease has expired"),
   PROCESS_ENDED("its process has ended"),
-  KEEPER_KILLED("somebody killed its keeper"),
-  CALLER_GONE("its caller has gone"),
+  KEEPER_KILLED("its keeper was killed"),
+  CALLER_GONE("its client disconnected"),
   RUN_ENDED("its run has ended"),
   SERVER_STOPPED("the server stops");
 

@@ -166,7 +166,7 @@ final class HeldReservation {
     } else if (lifetime instanceof Lifetime.OfProcess of) {
       if (!process.orElseThrow().alive()) {
         throw new BerthException(
-            Reason.NOT_FOUND, "process " + of.pid() + ", to live by, has ended meanwhile");
+            Reason.NOT_FOUND, "process " + of.pid() + " of the reservation has ended meanwhile");
       }
       keepBy(start(inherited -> Keeper.untilEndOf(of.pid(), inherited)));
     } else if (lifetime instanceof Lifetime.OfRun of) {
@@ -217,7 +217,7 @@ final class HeldReservation {
       log.warn(
           "{} is over: {}",
           reservation.id(),
-          locked ? "its process has ended" : "its locks were freed, and others have them");
+          locked ? "its process has ended" : "its locks were released and taken by others");
       synchronized (held) {
         held.free(() -> {});
       }
@@ -524,7 +524,7 @@ final class HeldReservation {
       throw new BerthException(Reason.CONFLICT, reservation.id() + whyItCannotBeProlonged());
     }
     if (own.isPresent() && !shared) {
-      throw cannotShare("be prolonged");
+      throw cannotShare("be renewed");
     }
     Duration next = asked.orElse(lease.get());
     Optional<Started> newer = own.map(older -> start(inherited -> Keeper.lasting(next, inherited)));
@@ -544,7 +544,7 @@ final class HeldReservation {
       // Should this process be killed too, the older keeper is not enough. But a full disk alone
       // must not end what runs.
       log.warn(
-          "{} is prolonged, but that cannot be written down: {}", reservation.id(), e.getMessage());
+          "{} is renewed, but its record cannot be written: {}", reservation.id(), e.getMessage());
     }
     return true;
   }
@@ -555,7 +555,7 @@ final class HeldReservation {
     }
     return (process.isPresent()
             ? " lives as long as process " + process.get().pid()
-            : ofRun ? " lives as long as its run" : " lives as long as its caller listens")
+            : ofRun ? " lives as long as its run" : " lives as long as its client listens")
         + " and needs no renewal";
   }
 
@@ -629,7 +629,7 @@ final class HeldReservation {
     try {
       save();
     } catch (RuntimeException e) {
-      log.warn("what becomes of {} cannot be written down: {}", reservation.id(), e.getMessage());
+      log.warn("the record of {} cannot be written: {}", reservation.id(), e.getMessage());
     }
   }
 

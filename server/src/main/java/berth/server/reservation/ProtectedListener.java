@@ -38,7 +38,7 @@ final class ProtectedListener implements ReservationListener {
     try {
       news.run();
     } catch (RuntimeException | Error e) {
-      log.error("somebody could not be told what becomes of a reservation", e);
+      log.error("a listener of a reservation failed", e);
     }
   }
 }

@@ -51,7 +51,7 @@ public final class ReservationMessages {
   public static GpuWish wish(GpuRequest request) {
     boolean given = request.getChoiceCase() == GpuRequest.ChoiceCase.EXACTLY;
     if (given && request.getExactly().getIdsCount() == 0) {
-      throw invalid("given GPUs are asked for, but none is named");
+      throw invalid("exact GPUs requested, but none given");
     }
     request.getExactly().getIdsList().forEach(id -> PlainText.check("a GPU", id, LONGEST_TEXT));
     return new GpuWish(

@@ -39,11 +39,11 @@ final class ReservationMetrics {
   private static final Gauge HELD =
       Gauge.of("berth_reservations_held", "Reservations that hold GPUs or ports.");
   private static final Gauge WAITING =
-      Gauge.of("berth_reservations_waiting", "Requests that wait for GPUs.");
+      Gauge.of("berth_reservations_waiting", "Requests waiting for GPUs.");
   private static final Gauge OLDEST_WAIT =
       Gauge.of(
           "berth_reservation_oldest_wait_seconds",
-          "How long the one has waited who has waited longest; 0 if nobody waits.");
+          "Longest wait of a queued request; 0 if none waits.");
   private static final Gauge DRAINING =
       Gauge.of("berth_draining", "1 if this server grants nothing at present, else 0.");
 
@@ -57,17 +57,16 @@ final class ReservationMetrics {
    * @param look reads the gauges, by way of {@link #read}
    */
   ReservationMetrics(Metrics metrics, Consumer<Readings> look) {
-    granted =
-        metrics.counter("berth_reservations_granted_total", "Reservations that were granted.");
+    granted = metrics.counter("berth_reservations_granted_total", "Reservations granted.");
     wait =
         metrics.histogram(
             "berth_reservation_wait_seconds",
-            "Time that granted reservations had waited in line.",
+            "Time in the queue of granted reservations.",
             WAIT_BOUNDS);
     ended =
         metrics.counters(
             "berth_reservations_ended_total",
-            "Reservations that are over, by what ended them. expired: nobody renewed the lease."
+            "Ended reservations by cause. expired: the lease was not renewed."
                 + " keeper_killed: the locks are lost.",
             "reason");
     for (EndReason why : EndReason.values()) {

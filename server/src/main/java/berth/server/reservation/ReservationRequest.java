@@ -27,13 +27,13 @@ public record ReservationRequest(
 
   public ReservationRequest {
     if (gpus.isEmpty() && ports == 0) {
-      throw invalid("neither GPUs nor ports are asked for");
+      throw invalid("neither GPUs nor ports requested");
     }
     if (ports < 0) {
       throw invalid(ports + " ports asked; ask for 0 or more");
     }
     if (waitAtMost.map(Duration::isNegative).orElse(false)) {
-      throw invalid("a negative time to wait is asked for");
+      throw invalid("the wait must not be negative");
     }
     if (owner.toString().length() > LONGEST_OWNER) {
       throw invalid("the owner has more than " + LONGEST_OWNER + " characters");

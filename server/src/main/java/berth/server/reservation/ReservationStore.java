@@ -81,7 +81,7 @@ final class ReservationStore implements AutoCloseable {
     } catch (IOException e) {
       throw new BerthException(
           Reason.UNAVAILABLE,
-          "cannot make the state folder "
+          "cannot create the state folder "
               + this.folder
               + " ("
               + e
@@ -95,7 +95,7 @@ final class ReservationStore implements AutoCloseable {
           Reason.UNAVAILABLE,
           "another berthd uses the state folder "
               + this.folder
-              + "; give this one another --name or --state-dir");
+              + "; set another --name or --state-dir");
     }
     lock.restrictTo(OWN_LOCK_MODE);
   }

@@ -160,7 +160,7 @@ public final class Reservations implements AutoCloseable {
    * accepted by an earlier process, so it waits also while nothing is known of the GPUs, or fewer
    * of them are there than were then: {@link #check} refuses new runs.
    *
-   * @return to be run when the caller has gone: leaves the line, and ends a reservation that lives
+   * @return to be run when client disconnected: leaves the line, and ends a reservation that lives
    *     by the caller
    * @throws BerthException if it can never be granted, or nothing is granted at present
    */
@@ -235,7 +235,7 @@ public final class Reservations implements AutoCloseable {
     if (all >= settings.mostWaiting) {
       throw new BerthException(
           Reason.EXHAUSTED,
-          all + " requests are waiting on " + serverName + ", as many as allowed; ask again later");
+          all + " requests are waiting on " + serverName + ", the maximum; try again later");
     }
     int own = line.waiting(Optional.of(owner));
     if (own >= settings.mostWaitingPerOwner) {
@@ -246,7 +246,7 @@ public final class Reservations implements AutoCloseable {
               + owner
               + " are waiting on "
               + serverName
-              + ", as many as one owner may have");
+              + ", the maximum per owner");
     }
   }
 
@@ -334,7 +334,7 @@ public final class Reservations implements AutoCloseable {
       store.setDraining(wanted);
       synchronized (this) {
         draining = wanted;
-        log.info(wanted ? "draining: nothing is granted any more" : "serving again");
+        log.info(wanted ? "draining: no further grants" : "serving again");
         if (wanted) {
           line.refuseAll(drainingNow());
         }
@@ -542,7 +542,7 @@ public final class Reservations implements AutoCloseable {
       reservation.finish(() -> {});
     }
     log.info(
-        "{} of {} goes on: GPUs {}",
+        "{} of {} continues: GPUs {}",
         stored.reservation().id(),
         stored.reservation().owner(),
         indices(stored.reservation()));
@@ -587,7 +587,7 @@ public final class Reservations implements AutoCloseable {
             || reservation.process().map(KnownProcess::alive).orElse(false);
     // If that fails, the locks are this process's too, and it is tried again.
     if (tooEarly && reservation.replaceKeeper()) {
-      log.warn("the keeper of {} has ended too early; started another", kept.id());
+      log.warn("the keeper of {} ended too early; started another", kept.id());
       reservation.keeper().ifPresent(next -> watch(reservation, next));
     } else {
       endUnlessClosed(
@@ -693,7 +693,7 @@ public final class Reservations implements AutoCloseable {
             + id
             + "' on "
             + serverName
-            + ": it was released, has expired, or never was");
+            + ": it was released, has expired, or never existed");
   }
 
   private void callerOf(ReservationRequest request, String id, ReservationListener caller) {

@@ -194,10 +194,10 @@ final class WaitingLine {
     pending.granted = reservationId;
   }
 
-  /** Leaves the line, because the caller has gone. */
+  /** Leaves the line, because client disconnected. */
   void leave(Pending pending) {
     pending.gone = true;
-    cancel(pending, new BerthException(Reason.CANCELLED, "the caller has gone"));
+    cancel(pending, new BerthException(Reason.CANCELLED, "client disconnected"));
     dropUnlessServed(pending);
   }
 
@@ -324,7 +324,7 @@ final class WaitingLine {
     synchronized (lock) {
       if (pending.claim.cancelled().isEmpty()) {
         if (!why.equals(trouble)) {
-          log.warn("requests for GPUs have to wait: {}", why);
+          log.warn("requests for GPUs wait: {}", why);
         }
         waits(pending, why);
         long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(AGAIN_MILLIS);
@@ -378,7 +378,7 @@ final class WaitingLine {
       } catch (RuntimeException | Error e) {
         synchronized (lock) {
           if (!String.valueOf(e.getMessage()).equals(trouble)) {
-            log.warn("no request can take its place in the line: {}", e.toString());
+            log.warn("no request can enter the queue: {}", e.toString());
           }
           trouble(String.valueOf(e.getMessage()));
           if (!pause()) {

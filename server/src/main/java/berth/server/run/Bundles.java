@@ -142,10 +142,9 @@ final class Bundles {
       if (count >= limits.count) {
         throw new BerthException(
             Reason.EXHAUSTED,
-            "an upload is refused: there are "
+            "upload refused: "
                 + count
-                + " bundles on this server, as many as allowed; old ones are deleted when nobody"
-                + " needs them");
+                + " bundles on this server, the maximum; unused ones are deleted");
       }
       take(0);
     }
@@ -165,11 +164,11 @@ final class Bundles {
     if (kept + arriving > limits.together - bytes) {
       throw new BerthException(
           Reason.EXHAUSTED,
-          "an upload is refused: the bundles on this server have "
+          "upload refused: the bundles on this server have "
               + ByteSize.text(kept + arriving)
               + " and would have more than the "
               + ByteSize.text(limits.together)
-              + " that are allowed (--keep-bytes); old ones are deleted when nobody needs them");
+              + " that are allowed (--keep-bytes); unused ones are deleted");
     }
     arriving += bytes;
   }

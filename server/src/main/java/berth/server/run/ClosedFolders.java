@@ -102,10 +102,10 @@ public final class ClosedFolders {
     all.add(new Closed(Path.of("/root/.ssh"), "root's keys", true, false));
     for (String home : List.of("berth.home", "java.home")) {
       Optional.ofNullable(System.getProperty(home))
-          .ifPresent(path -> all.add(new Closed(Path.of(path), "what berthd runs", true, true)));
+          .ifPresent(path -> all.add(new Closed(Path.of(path), "programs of berthd", true, true)));
     }
     for (String folder : SYSTEM) {
-      all.add(new Closed(Path.of(folder), "what this machine runs", true, true));
+      all.add(new Closed(Path.of(folder), "programs of this machine", true, true));
     }
   }
 

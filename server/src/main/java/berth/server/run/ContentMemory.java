@@ -74,7 +74,7 @@ final class ContentMemory {
   private static BerthException busy() {
     return new BerthException(
         Reason.UNAVAILABLE,
-        "this server has its memory full of the code of other runs; try again, or send the code as"
-            + " a bundle");
+        "the code of other runs fills the memory of this server; try again, or send the code as a"
+            + " bundle");
   }
 }

@@ -90,8 +90,7 @@ final class ImageName {
       return Optional.of(
           "the image '"
               + name
-              + "' has no tag; without one it is another image every day: name a"
-              + " version, such as '"
+              + "' has no tag, and 'latest' may change every day: name a version, for example '"
               + name
               + ":1.0'");
     }
@@ -99,8 +98,7 @@ final class ImageName {
       return Optional.of(
           "the image '"
               + name
-              + "' has the tag 'latest', which is another image every day: name a"
-              + " version or a digest");
+              + "' has the tag 'latest', which may change every day: name a version or a digest");
     }
     return Optional.empty();
   }

@@ -74,6 +74,12 @@ final class LaunchPlanner {
       Optional<Reservation> reservation) {
     spec.user().ifPresent(supervisors::refuse);
     Optional<Service> service = spec.service().map(services::find);
+    spec.image()
+        .flatMap(ImageName::problem)
+        .ifPresent(
+            problem -> {
+              throw invalid(problem);
+            });
     if (spec.code() instanceof Code.Bundle bundle) {
       if (!bundles.has(bundle.digest())) {
         throw new BerthException(
@@ -115,13 +121,13 @@ final class LaunchPlanner {
   // By whatever way it was named: what is fetched once is there for all.
   private Optional<String> whyNeverFetched(String image) {
     if (ImageName.isBuiltHere(image)) {
-      return Optional.of("it is never fetched; build it with scripts/build-images.sh, or load it");
+      return Optional.of("it is never pulled; build it with scripts/build-images.sh, or load it");
     }
     if (ImageName.isFormerlyBuiltHere(image)) {
       return Optional.of(
-          "names berth/... are never fetched, since anybody may have them at Docker Hub; build it"
-              + " with scripts/build-images.sh and name it berth.invalid/..., also in the file of"
-              + " services");
+          "images named berth/... are never pulled, since Docker Hub may have others of that name;"
+              + " build it with scripts/build-images.sh and name it berth.invalid/..., also in the"
+              + " services file");
     }
     return services
         .forbiddingToFetch(image)
@@ -129,7 +135,7 @@ final class LaunchPlanner {
             service ->
                 "service '"
                     + service.name()
-                    + "' says that it is never fetched; build or load it on this server");
+                    + "' sets 'pull: never'; build or load it on this server");
   }
 
   /** Puts the files of a bundle where the program finds them. May take minutes. */

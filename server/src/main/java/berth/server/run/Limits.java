@@ -38,10 +38,13 @@ public record Limits(
     public Warning {
       signal = signal.toUpperCase(Locale.ROOT).replaceFirst("^SIG", "");
       if (!signal.matches("HUP|INT|QUIT|USR1|USR2|TERM|CONT|ALRM|WINCH")) {
-        throw invalid("a warning by signal '" + signal + "' asked; use such as USR1, INT or TERM");
+        throw invalid(
+            "signal '"
+                + signal
+                + "' not supported before the time limit; use for example USR1, INT or TERM");
       }
       if (before.isNegative() || before.isZero()) {
-        throw invalid("a warning must come some time before the end");
+        throw invalid("the signal must come before the time limit");
       }
     }
   }
@@ -83,7 +86,7 @@ public record Limits(
       throw invalid("a time limit of " + time.get().toDays() + " days asked; at most ten years");
     }
     if (warning.isPresent() && time.isEmpty()) {
-      throw invalid("a warning before the time is over is asked for, but no time limit");
+      throw invalid("a signal before the time limit requires a time limit");
     }
     if (stopGrace.isNegative() || stopGrace.compareTo(LONGEST_GRACE) > 0) {
       throw invalid(

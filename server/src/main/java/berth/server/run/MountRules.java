@@ -129,7 +129,7 @@ public final class MountRules {
     } catch (TimeoutException e) {
       throw hangs(source, "its file system does not answer");
     } catch (RejectedExecutionException e) {
-      throw hangs(source, "too many others are being looked at");
+      throw hangs(source, "too many other folders are being checked");
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
       throw hangs(source, "this server is stopping");
@@ -142,7 +142,7 @@ public final class MountRules {
 
   private static BerthException hangs(Path source, String why) {
     return new BerthException(
-        Reason.UNAVAILABLE, "mount of " + source + " asked, it cannot be looked at: " + why);
+        Reason.UNAVAILABLE, "mount of " + source + " asked, it cannot be checked: " + why);
   }
 
   private Path look(Path source, boolean readOnly) {

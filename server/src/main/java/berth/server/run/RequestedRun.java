@@ -200,13 +200,13 @@ public record RequestedRun(
       throw invalid(ports + " ports asked; ask for 0 or more");
     }
     if (ports > 0 && reservationId.isPresent()) {
-      throw invalid("ports are asked for, but an existing reservation brings its own");
+      throw invalid("a run in a reservation uses its ports and cannot ask for others");
     }
     if (limits.idle().isPresent() && gpus.isEmpty() && reservationId.isEmpty()) {
-      throw invalid("a limit of idle GPUs is asked for, but no GPUs");
+      throw invalid("an idle limit requires GPUs");
     }
     if (waitAtMost.map(Duration::isNegative).orElse(false)) {
-      throw invalid("a negative time to wait is asked for");
+      throw invalid("the wait must not be negative");
     }
     checkLength("the owner", owner.toString(), LONGEST_OWNER);
     checkLength("the name", name, LONGEST_NAME);
@@ -229,7 +229,7 @@ public record RequestedRun(
           files.size()
               + " files of "
               + bytes
-              + " bytes are to be put beside the code, 64 of 4 MiB are allowed; send a bundle");
+              + " bytes beside the code, 64 of 4 MiB are allowed; send a bundle");
     }
     Set<String> all = new HashSet<>(files.keySet());
     if (code instanceof Code.Source source && !all.add(source.fileName)) {
@@ -272,7 +272,7 @@ public record RequestedRun(
 
   private static void checkVariable(String key, String value) {
     if (!key.matches("[A-Za-z_][A-Za-z0-9_.-]*")) {
-      throw invalid("'" + key + "' is not the name of a variable");
+      throw invalid("'" + key + "' is not a valid variable name");
     }
     if (key.startsWith("NVIDIA_")
         || key.startsWith("BERTH_")

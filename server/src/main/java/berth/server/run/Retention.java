@@ -87,7 +87,7 @@ final class Retention {
           surplusRuns--;
         }
         if (tooMuch && !tooOld) {
-          log.info("{} is forgotten: {} bytes are kept, {} allowed", one.name, total, bytes);
+          log.info("{} is deleted: {} bytes are kept, {} allowed", one.name, total, bytes);
         }
         one.delete.run();
         total -= one.bytes;

@@ -147,7 +147,7 @@ public final class RunMessages {
           case NETWORK_UNSPECIFIED, NETWORK_OWN -> RequestedRun.Network.OWN;
           case NETWORK_HOST -> RequestedRun.Network.HOST;
           case NETWORK_NONE -> RequestedRun.Network.NONE;
-          case UNRECOGNIZED -> throw invalid("an unknown network is asked for");
+          case UNRECOGNIZED -> throw invalid("unknown network");
         },
         mounts(request),
         request.getDetached(),
@@ -191,7 +191,7 @@ public final class RunMessages {
 
   private static String named(String what, String name) {
     if (name.isEmpty()) {
-      throw invalid(what + " without a name is asked for");
+      throw invalid(what + " without a name");
     }
     return name;
   }

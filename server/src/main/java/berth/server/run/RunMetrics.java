@@ -33,12 +33,11 @@ final class RunMetrics {
   private static final Gauge HELD_BACK =
       Gauge.of(
           "berth_runs_held_back",
-          "Runs that are over and whose GPUs cannot be freed, for what is left of them.");
+          "Ended runs whose GPUs are still held back by what is left of them.");
   private static final Gauge RUNTIME =
       Gauge.of("berth_runtime_up", "1 if this server can run code, else 0.");
   private static final Gauge DISK_FREE =
-      Gauge.of(
-          "berth_state_disk_free_bytes", "Space that is left on the disk of the state folder.");
+      Gauge.of("berth_state_disk_free_bytes", "Free space on the disk of the state folder.");
   private static final Gauge DISK_SIZE =
       Gauge.of("berth_state_disk_size_bytes", "Size of the disk of the state folder.");
 
@@ -48,11 +47,11 @@ final class RunMetrics {
   private final Counter output;
 
   RunMetrics(Metrics metrics) {
-    accepted = metrics.counter("berth_runs_accepted_total", "Runs that were accepted.");
+    accepted = metrics.counter("berth_runs_accepted_total", "Runs accepted.");
     ended =
         metrics.counters(
             "berth_runs_ended_total",
-            "Runs that are over, by what ended them. finished: by itself with exit code 0; failed:"
+            "Ended runs by cause. finished: by itself with exit code 0; failed:"
                 + " with another one.",
             "reason");
     for (ExitReason reason : ExitReason.values()) {
@@ -62,12 +61,10 @@ final class RunMetrics {
     start =
         metrics.histogram(
             "berth_run_start_seconds",
-            "Time from the acceptance of a run to the start of its program, without the time in"
-                + " line.",
+            "Time from acceptance of a run to the start of its program, without the time in the"
+                + " queue.",
             START_BOUNDS);
-    output =
-        metrics.counter(
-            "berth_run_output_bytes_total", "Output of runs that this server has kept.");
+    output = metrics.counter("berth_run_output_bytes_total", "Run output stored by this server.");
   }
 
   void accepted() {

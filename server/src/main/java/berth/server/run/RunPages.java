@@ -62,7 +62,7 @@ final class RunPages {
           case RUN_SELECTION_UNSPECIFIED -> run -> true;
           case RUN_SELECTION_UNFINISHED -> run -> !run.over();
           case RUN_SELECTION_ENDED -> Run::over;
-          case UNRECOGNIZED -> throw invalid("an unknown selection of runs is asked for");
+          case UNRECOGNIZED -> throw invalid("unknown selection of runs");
         };
     List<Run> candidates;
     if (!request.getRequestId().isEmpty()) {

@@ -68,7 +68,7 @@ final class RunReader implements StreamFeed.Source<RunEvent>, AutoCloseable {
     }
     if (runs.closed()) {
       throw new BerthException(
-          Reason.UNAVAILABLE, "this server is stopping; " + run.id() + " goes on without it");
+          Reason.UNAVAILABLE, "this server is stopping; " + run.id() + " continues");
     }
     // What is over is asked first: all of its output is there then.
     Run.View view = run.view();

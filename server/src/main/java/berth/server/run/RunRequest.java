@@ -20,7 +20,7 @@ record RunRequest(RequestedRun spec, RunCodeRequest message, RunCodeRequest summ
     RunCodeRequest summary = RunMessages.summary(message);
     if (summary.getSerializedSize() > LONGEST_SUMMARY) {
       throw RequestedRun.invalid(
-          "what lists show of the run has "
+          "the summary of the run has "
               + summary.getSerializedSize()
               + " bytes, "
               + LONGEST_SUMMARY

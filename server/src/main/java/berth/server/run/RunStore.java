@@ -139,7 +139,7 @@ final class RunStore {
     try {
       return RunMessages.spec(message(run.content()));
     } catch (IOException e) {
-      log.error("what is to be run cannot be read: {}", e.toString());
+      log.error("its request cannot be read: {}", e.toString());
       boolean forGood = isDamage(e);
       throw new BerthException(
           forGood ? Reason.CONFLICT : Reason.UNAVAILABLE,
@@ -233,7 +233,7 @@ final class RunStore {
       stored = read(run);
     } catch (IOException e) {
       // It may go on; to take it for damaged would be to end it.
-      log.error("{} is left alone until the next start: {}", run.path(), e.toString());
+      log.error("{} is ignored until the next start: {}", run.path(), e.toString());
       return;
     }
     synchronized (runs) {

@@ -103,7 +103,7 @@ public final class Runs implements AutoCloseable {
   /**
    * A run that was accepted, with its caller's hold on it.
    *
-   * @param unhold to be run when its caller has gone
+   * @param unhold to be run when its client disconnected
    */
   record Submitted(Run run, Runnable unhold) {}
 
@@ -445,8 +445,8 @@ public final class Runs implements AutoCloseable {
       throw new BerthException(
           Reason.CONFLICT,
           run.over()
-              ? id + " has ended, but not everything of it is cleaned up yet"
-              : id + " has not ended; it can be removed when it has");
+              ? id + " has ended, but is not cleaned up yet"
+              : id + " has not ended; cancel it first");
     }
     String owner = run.spec().owner().toString();
     delete(run);
@@ -569,7 +569,7 @@ public final class Runs implements AutoCloseable {
       if (!run.cleaned().isDone()) {
         String owner = run.spec().owner().toString();
         places.put(run.id(), admission.count(owner, context.store().contentBytes(stored.folder())));
-        log.info("{} of {} goes on: {}", run.id(), owner, known.record().phase());
+        log.info("{} of {} continues: {}", run.id(), owner, known.record().phase());
         unfinished.add(run);
       }
     }

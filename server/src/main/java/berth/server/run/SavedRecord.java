@@ -125,7 +125,7 @@ final class SavedRecord {
       failing = false;
     } catch (BerthException e) {
       if (!failing) {
-        log.warn("what becomes of {} cannot be written down yet: {}", next.id(), e.getMessage());
+        log.warn("the record of {} cannot be written yet: {}", next.id(), e.getMessage());
       }
       failing = true;
     }

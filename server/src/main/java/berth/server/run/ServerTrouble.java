@@ -69,7 +69,7 @@ final class ServerTrouble {
     if (failure instanceof OutOfMemoryError e) {
       return Optional.of(
           new BerthException(
-              Reason.UNAVAILABLE, "the server lacks memory or threads: " + e.getMessage(), e));
+              Reason.UNAVAILABLE, "the server is out of memory or threads: " + e.getMessage(), e));
     }
     return Optional.empty();
   }

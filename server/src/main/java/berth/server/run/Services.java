@@ -49,7 +49,7 @@ public final class Services {
               + name
               + "'; "
               + (all.isEmpty()
-                  ? "the administrator of this server has named none"
+                  ? "this server has no services"
                   : SimilarName.to(name, byName.keySet())
                           .map(similar -> "did you mean '" + similar + "'? Known: ")
                           .orElse("known: ")

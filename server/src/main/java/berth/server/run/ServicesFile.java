@@ -63,7 +63,7 @@ final class ServicesFile {
   List<Service> read() {
     List<Service> services = new ArrayList<>();
     Optional<YamlValue> named =
-        YamlValue.read(file, "file of services")
+        YamlValue.read(file, "services file")
             .flatMap(root -> YamlSection.of("", root, List.of("services")).get("services"))
             .filter(value -> !value.isNothing());
     if (named.isEmpty()) {

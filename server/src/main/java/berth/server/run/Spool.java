@@ -342,7 +342,7 @@ final class Spool implements AutoCloseable {
     } else if (entries == 0
         && !isEmpty(OutputStreamKind.STDOUT)
         && !isEmpty(OutputStreamKind.STDERR)) {
-      log.warn("{} is empty: in which order both streams grew is not known", file(ORDER));
+      log.warn("{} is empty: the order of both streams is lost", file(ORDER));
     }
     if (entries > 0 && !isOrder()) {
       // What was printed is all there; only in which order is lost.

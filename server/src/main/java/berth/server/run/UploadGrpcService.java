@@ -104,7 +104,7 @@ final class UploadGrpcService implements StreamObserver<UploadBundleRequest> {
     }
     try {
       if (upload.isEmpty()) {
-        throw new BerthException(Reason.INVALID, "nothing was uploaded");
+        throw new BerthException(Reason.INVALID, "the upload is empty");
       }
       runs.bundleChecks().execute(this::check);
       checking = true;
@@ -151,7 +151,7 @@ final class UploadGrpcService implements StreamObserver<UploadBundleRequest> {
       if (left.isNegative() || left.isZero()) {
         fail(
             new BerthException(
-                Reason.TIMED_OUT, "nothing came of the bundle for " + idle.toSeconds() + " s"));
+                Reason.TIMED_OUT, "no data of the bundle for " + idle.toSeconds() + " s"));
       } else {
         unwatch = runs.later(left, this::look);
       }

@@ -105,7 +105,7 @@ public final class WorkFiles {
     }
     List<String> mounted = MountPoints.atOrBelow(absolute);
     if (!mounted.isEmpty()) {
-      throw new IOException("something is mounted at " + mounted.get(0));
+      throw new IOException("a folder is mounted at " + mounted.get(0));
     }
     Path name = absolute.getFileName();
     try (SecureDirectoryStream<Path> parent = secure(absolute.getParent())) {

@@ -320,7 +320,7 @@ class ClusterGrpcServiceTest {
     assertFails(
         () -> start(request("line", OBEDIENT)),
         Status.Code.ALREADY_EXISTS,
-        "the cluster line runs here already (" + id + "); cancel it, or say another name");
+        "the cluster line runs here already (" + id + "); cancel it, or choose another name");
     assertThat(machine.clusterFolders()).hasSize(1);
     start(request("Line", OBEDIENT));
 
@@ -364,7 +364,7 @@ class ClusterGrpcServiceTest {
       assertFails(
           () -> start(named(name).setBundle(bundle)),
           Status.Code.INVALID_ARGUMENT,
-          "a cluster is named by letters, digits, and . _ - only");
+          "a cluster name has only letters, digits, and . _ -");
     }
     assertFails(
         () -> start(named("a".repeat(101)).setBundle(bundle)),
@@ -525,7 +525,7 @@ class ClusterGrpcServiceTest {
     assertFails(
         () -> start(request("one-more", OBEDIENT)),
         Status.Code.RESOURCE_EXHAUSTED,
-        "200 clusters run on gpu01, as many as allowed");
+        "200 clusters run on gpu01, the maximum");
 
     machine.place("c-%010d".formatted(7)).write(ENDED);
     start(request("one-more", OBEDIENT));
@@ -642,7 +642,7 @@ class ClusterGrpcServiceTest {
 
     assertThat(watch.end().getCode()).isEqualTo(Status.Code.UNAVAILABLE);
     assertThat(watch.end().getDescription())
-        .isEqualTo("this server is stopping; its clusters go on without it");
+        .isEqualTo("this server is stopping; its clusters continue");
     assertThat(Machine.alive(pid)).isTrue();
     assertThat(Thread.getAllStackTraces().keySet())
         .extracting(Thread::getName)

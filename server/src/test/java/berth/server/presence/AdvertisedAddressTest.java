@@ -31,8 +31,8 @@ class AdvertisedAddressTest {
   void loopbackIsRefusedForARegistryElsewhere() {
     assertThatThrownBy(() -> advertised("", "127.0.0.1:18812").towards(ELSEWHERE))
         .hasMessage(
-            "the registry is at 192.0.2.7:18811, and nobody there finds this server at"
-                + " 127.0.0.1:18812: let it listen beyond loopback (--listen), or say --advertise"
+            "clients of the registry at 192.0.2.7:18811 cannot reach this server at"
+                + " 127.0.0.1:18812: listen beyond loopback (--listen), or set --advertise"
                 + " HOST[:PORT]");
     assertThatThrownBy(() -> advertised("localhost", "0.0.0.0:18812").towards(ELSEWHERE))
         .hasMessageContaining("localhost:18812");
@@ -45,7 +45,7 @@ class AdvertisedAddressTest {
     assertThat(found.port()).isEqualTo(18812);
     assertThat(found.host()).isNotEqualTo("0.0.0.0");
     assertThatThrownBy(() -> advertised("0.0.0.0", "0.0.0.0:18812").towards(ELSEWHERE))
-        .hasMessageContaining("nobody there finds this server at 0.0.0.0:18812");
+        .hasMessageContaining("cannot reach this server at 0.0.0.0:18812");
   }
 
   private static AdvertisedAddress advertised(String explicit, String listening) {

@@ -254,8 +254,7 @@ class PresenceTest {
     start(registry);
     awaitRegistration(registry, 1);
     await().atMost(PATIENCE).until(() -> !registry.heartbeats.isEmpty());
-    registry.refusal =
-        Optional.of(new BerthException(Reason.INVALID, "no registry has given the generation 7"));
+    registry.refusal = Optional.of(new BerthException(Reason.INVALID, "unknown generation 7"));
     registry.answer = HeartbeatResponse.newBuilder().setUnknown(true).build();
     assertThat(awaitRegistration(registry, 2).getGeneration()).isEqualTo(7);
 

@@ -294,7 +294,7 @@ class ReservationsTest {
         Outcome.of(daemon, Box.request(GpuWish.of(4), NOT_AT_ALL, new Lifetime.OfStream(), ""));
     Reservation reservation = caller.get();
     assertThatThrownBy(() -> daemon.renew(reservation.id(), Optional.empty()))
-        .hasMessageContaining("lives as long as its caller listens");
+        .hasMessageContaining("lives as long as its client listens");
 
     caller.leave();
 

@@ -246,7 +246,7 @@ class TroubleOfTheServerTest {
             .start();
     try {
       assertThat(python.inputReader().readLine()).isEqualTo("held");
-      String trouble = "somebody keeps " + queue + " locked: process " + python.pid();
+      String trouble = "another process keeps " + queue + " locked: process " + python.pid();
 
       Outcome waiting = Outcome.of(daemon, asking(1)).awaitQueued();
       assertThat(lastReason(waiting)).isEqualTo(trouble);
@@ -452,10 +452,10 @@ class TroubleOfTheServerTest {
     Outcome second = Outcome.of(small, withPort(0, "ada")).awaitQueued();
 
     assertThatThrownBy(() -> small.reserve(withPort(0, "ada"), new Outcome()))
-        .hasMessage("2 requests of ada@laptop are waiting on small, as many as one owner may have");
+        .hasMessage("2 requests of ada@laptop are waiting on small, the maximum per owner");
     Outcome.of(small, withPort(0, "bob")).awaitQueued();
     assertThatThrownBy(() -> small.reserve(withPort(0, "eve"), new Outcome()))
-        .hasMessage("3 requests are waiting on small, as many as allowed; ask again later");
+        .hasMessage("3 requests are waiting on small, the maximum; try again later");
     // What was accepted elsewhere is not refused here.
     Outcome.of(small, Box.request(GpuWish.of(1), Optional.empty(), new Lifetime.OfRun("run-a"), ""))
         .awaitQueued();

@@ -636,11 +636,11 @@ class BundlesTest {
 
     assertThatThrownBy(() -> upload(new Tars().file("b", "x").bytes()))
         .hasMessage(
-            "an upload is refused: the bundles on this server have "
+            "upload refused: the bundles on this server have "
                 + ByteSize.text(first.length)
                 + " and would have more than the "
                 + ByteSize.text(first.length + 100)
-                + " that are allowed (--keep-bytes); old ones are deleted when nobody needs them");
+                + " that are allowed (--keep-bytes); unused ones are deleted");
   }
 
   @Test
@@ -657,8 +657,7 @@ class BundlesTest {
       try (Upload second = bundles.begin("1".repeat(64))) {
         second.write(ByteBuffer.wrap(half));
         assertThatThrownBy(() -> first.write(ByteBuffer.wrap(new byte[1])))
-            .hasMessageStartingWith(
-                "an upload is refused: the bundles on this server have 97.7 KiB");
+            .hasMessageStartingWith("upload refused: the bundles on this server have 97.7 KiB");
       }
       first.write(ByteBuffer.wrap(half));
     }
@@ -684,7 +683,7 @@ class BundlesTest {
       Files.setLastModifiedTime(store.resolve(digests[i]), FileTime.from(used));
     }
     assertThatThrownBy(() -> bundles.begin("0".repeat(64)))
-        .hasMessageStartingWith("an upload is refused: there are 4 bundles on this server")
+        .hasMessageStartingWith("upload refused: 4 bundles on this server")
         .extracting("reason")
         .isEqualTo(Reason.EXHAUSTED);
 

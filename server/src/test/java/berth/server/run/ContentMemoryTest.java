@@ -46,7 +46,7 @@ class ContentMemoryTest {
 
   private static void refused(ContentMemory memory) {
     assertThatThrownBy(() -> memory.takeSoon(1))
-        .hasMessageStartingWith("this server has its memory full of the code of other runs")
+        .hasMessageStartingWith("the code of other runs fills the memory of this server")
         .isInstanceOfSatisfying(
             BerthException.class, e -> assertThat(e.reason()).isEqualTo(Reason.UNAVAILABLE));
   }

@@ -88,12 +88,28 @@ class LaunchPlannerTest {
         List.of("berth.invalid/tensorflow:2.21", "Other.Invalid:5000/x:1", "a.invalid/b/c:1")) {
       assertThat(neverFetched(name))
           .as(name)
-          .contains("it is never fetched; build it with scripts/build-images.sh, or load it");
+          .contains("it is never pulled; build it with scripts/build-images.sh, or load it");
     }
     for (String name :
         List.of("busybox:1.35", "invalid/x:1", "ghcr.io/x.invalid/y:1", "ghcr.io/berth/x:1")) {
       assertThat(neverFetched(name)).as(name).isEmpty();
     }
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      quoteCharacter = '"',
+      value = {
+        "busybox | the image 'busybox' has no tag, and 'latest' may change every day: name a"
+            + " version, for example 'busybox:1.0'",
+        "busybox:latest | the image 'busybox:latest' has the tag 'latest', which may change every"
+            + " day: name a version or a digest",
+        "-x:1 | '-x:1' is not the name of an image such as busybox:1.35",
+      })
+  void anImageIsNamedByTagOrDigest(String image, String why) {
+    assertThatThrownBy(() -> plan(RunCodeRequest.newBuilder().setImage(image).addCommand("x")))
+        .hasMessage(why);
   }
 
   /** Else whoever names the image gets it fetched, and the next who names the service runs it. */
@@ -110,8 +126,7 @@ class LaunchPlannerTest {
             "lab/tool:1" + digest)) {
       assertThat(neverFetched(name))
           .as(name)
-          .contains(
-              "service 'tool' says that it is never fetched; build or load it on this server");
+          .contains("service 'tool' sets 'pull: never'; build or load it on this server");
     }
     for (String name :
         List.of(
@@ -141,9 +156,9 @@ class LaunchPlannerTest {
       assertThat(neverFetched(name))
           .as(name)
           .contains(
-              "names berth/... are never fetched, since anybody may have them at Docker Hub; build"
-                  + " it with scripts/build-images.sh and name it berth.invalid/..., also in the"
-                  + " file of services");
+              "images named berth/... are never pulled, since Docker Hub may have others of that"
+                  + " name; build it with scripts/build-images.sh and name it berth.invalid/...,"
+                  + " also in the services file");
     }
     assertThat(plan(RunCodeRequest.newBuilder().setService("old").addCommand("x")).neverFetched())
         .isPresent();

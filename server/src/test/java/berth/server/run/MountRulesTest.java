@@ -308,7 +308,7 @@ class MountRulesTest {
     Path java = Path.of(System.getProperty("java.home"));
     var closed = new ClosedFolders(root.resolve("lib"), root.resolve("tmp"), List::of);
     assertThatThrownBy(() -> MountRules.parse(List.of(java + ":rw"), closed))
-        .hasMessageEndingWith("it would give runs what berthd runs (" + java + ")");
+        .hasMessageEndingWith("it would give runs programs of berthd (" + java + ")");
     MountRules.parse(List.of(java + ":ro"), closed);
   }
 

@@ -47,7 +47,7 @@ class RequestedRunTest {
 
   static Stream<Arguments> mistakes() {
     return Stream.of(
-        mistake(r -> r.putEnv("a b", "c"), "'a b' is not the name of a variable"),
+        mistake(r -> r.putEnv("a b", "c"), "'a b' is not a valid variable name"),
         mistake(r -> r.putEnv("A", "\0"), "the variable A contains a NUL character"),
         mistake(r -> r.addCommand("\0"), "the command contains a NUL character"),
         mistake(
@@ -112,11 +112,10 @@ class RequestedRunTest {
             "'x' is the source file, and cannot be put beside it"),
         mistake(
             r -> IntStream.range(0, 65).forEach(i -> r.putFiles("f" + i, SMALL)),
-            "65 files of 65 bytes are to be put beside the code, 64 of 4 MiB are allowed; send a"
-                + " bundle"),
+            "65 files of 65 bytes beside the code, 64 of 4 MiB are allowed; send a" + " bundle"),
         mistake(
             r -> r.putFiles("a", SMALL).putFiles("b", ByteString.copyFrom(new byte[4 << 20])),
-            "2 files of 4194305 bytes are to be put beside the code, 64 of 4 MiB are allowed; send"
+            "2 files of 4194305 bytes beside the code, 64 of 4 MiB are allowed; send"
                 + " a bundle"),
         mistake(
             r -> r.addAllOutputs(Collections.nCopies(1001, "x")),
@@ -134,10 +133,10 @@ class RequestedRunTest {
                         .setFileName("x")
                         .addAllInterpreter(Collections.nCopies(17, ""))),
             "17 words of the interpreter asked, 16 are allowed"),
-        mistake(r -> r.setImage(""), "an image without a name is asked for"),
+        mistake(r -> r.setImage(""), "an image without a name"),
         mistake(
             r -> r.setReservationId("r-1").setPortCount(2),
-            "ports are asked for, but an existing reservation brings its own"),
+            "a run in a reservation uses its ports and cannot ask for others"),
         mistake(
             r -> r.addMounts(Mount.newBuilder().setSource("data")),
             "mount 'data' is not an absolute path without '..'"),
@@ -160,10 +159,10 @@ class RequestedRunTest {
             "a grace of -1 s asked; it must be between 0 and an hour"),
         limit(
             l -> l.setWarning(WarningSignal.newBuilder().setSignal("USR1").setBefore(seconds(1))),
-            "a warning before the time is over is asked for, but no time limit"),
+            "a signal before the time limit requires a time limit"),
         limit(
             l -> l.setWarning(WarningSignal.newBuilder().setSignal("KILL").setBefore(seconds(1))),
-            "a warning by signal 'KILL' asked; use such as USR1, INT or TERM"),
+            "signal 'KILL' not supported before the time limit; use for example USR1, INT or TERM"),
         limit(l -> l.setIdle(idle(0, 60)), "an idle limit of 0 % asked; it must be from 1 to 100"),
         limit(
             l -> l.setIdle(idle(101, 60)),
@@ -177,7 +176,7 @@ class RequestedRunTest {
         limit(
             l -> l.setIdle(idle(5, 400_000_000)),
             "an idle limit of 4629 days asked; at most ten years"),
-        limit(l -> l.setIdle(idle(5, 60)), "a limit of idle GPUs is asked for, but no GPUs"));
+        limit(l -> l.setIdle(idle(5, 60)), "an idle limit requires GPUs"));
   }
 
   @ParameterizedTest

@@ -63,7 +63,7 @@ class RunMessagesTest {
     }
     assertThat(RunMessages.spec(request.build()).gpus().orElseThrow().ids()).hasSize(256);
     request.getGpusBuilder().getExactlyBuilder().addIds("GPU-256");
-    refused(request.build(), "257 GPUs are named, 256 are allowed");
+    refused(request.build(), "257 GPUs given, 256 are allowed");
   }
 
   private static void refused(RunCodeRequest request, String message) {

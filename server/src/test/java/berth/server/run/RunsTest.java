@@ -346,9 +346,7 @@ class RunsTest {
     Run run = submit("while [ ! -e " + gate + " ]; do sleep 0.05; done");
     awaitPhase(run, Phase.RUNNING);
     assertRefused(
-        () -> runs.remove(run.id()),
-        Reason.CONFLICT,
-        run.id() + " has not ended; it can be removed when it has");
+        () -> runs.remove(run.id()), Reason.CONFLICT, run.id() + " has not ended; cancel it first");
     describe("  process 4242 100\n");
     touch(gate);
     await().atMost(PATIENCE).until(() -> run.view().settled());
@@ -356,7 +354,7 @@ class RunsTest {
     assertRefused(
         () -> runs.remove(run.id()),
         Reason.CONFLICT,
-        run.id() + " has ended, but not everything of it is cleaned up yet");
+        run.id() + " has ended, but is not cleaned up yet");
 
     assertThat(run.folder().state()).exists();
     describe("  processes\n");

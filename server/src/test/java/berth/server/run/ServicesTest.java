@@ -108,7 +108,7 @@ class ServicesTest {
     for (Services services : List.of(load(text), Services.none())) {
       assertThat(services.all()).isEmpty();
       assertThatThrownBy(() -> services.find("x"))
-          .hasMessage("there is no service 'x'; the administrator of this server has named none");
+          .hasMessage("there is no service 'x'; this server has no services");
     }
   }
 
@@ -159,35 +159,36 @@ class ServicesTest {
             + " the same",
         "services:~  a:~    image: c:1~    memory: 8 |"
             + " 4: 'memory' of service 'a': '8' is not an amount of memory such as 512m or 20g",
-        "services:~  a:~    image: c:1~    shm: 0g | 4: 'shm' of service 'a': '0g' is nothing",
+        "services:~  a:~    image: c:1~    shm: 0g | 4: 'shm' of service 'a': '0g' must be more"
+            + " than 0",
         "services:~  a:~    image: c:1~    time: 0s |"
-            + " 4: 'time' of service 'a': '0s' is no time at all",
+            + " 4: 'time' of service 'a': '0s' must be more than 0",
         "services:~  a:~    image: c:1~    time: never | 4: 'time' of service 'a': 'never' is not a"
             + " duration such as 30s, 10m or 1h30m",
         "services:~  a:~    image: c:1~    cpus: 0 |"
             + " 4: 'cpus' of service 'a': '0' is not a number of CPUs such as 4 or 1.5",
         "services:~  a:~    image: c:1~    processes: 0 |"
-            + " 4: 'processes' of service 'a': '0' is not a whole number from 1 on",
+            + " 4: 'processes' of service 'a': '0' is not an integer of at least 1",
         "services:~  a:~    image: c:1~    ulimits: {memlock: -2} |"
-            + " 4: 'ulimits' of service 'a': '-2' is not a whole number from -1 on",
+            + " 4: 'ulimits' of service 'a': '-2' is not an integer of at least -1",
         "services:~  a:~    image: c:1~    ulimits: {mem: 1} |"
             + " 4: 'ulimits' of service 'a': unknown limit 'mem'; known limits: core, cpu, data,"
             + " fsize, locks, memlock, msgqueue, nice, nofile, nproc, rss, rtprio, rttime,"
             + " sigpending, stack",
         "services:~  a:~    image: c:1~    env: {A=B: 1} |"
-            + " 4: 'env' of service 'a': 'A=B' is not the name of a variable",
+            + " 4: 'env' of service 'a': 'A=B' is not a valid variable name",
         "services:~  a:~    image: c:1~    env: {A: 1, A: 2} |"
             + " 4: 'A' is given twice in 'env' of service 'a'",
         "services:~  a:~    image: c:1~    interpreter: python3 |"
             + " 4: 'interpreter' of service 'a' takes a list such as [a, b]",
         "services:~  a:~    image: c:1~    interpreter: [[x]] |"
             + " 4: a word in 'interpreter' of service 'a' takes a single value",
-        "services:~  a:~    image: caffe:latest |"
-            + " 3: 'image' of service 'a': the image 'caffe:latest' has the tag 'latest', which is"
-            + " another image every day: name a version or a digest",
-        "services:~  a:~    image: localhost:5000/caffe |"
-            + " 3: 'image' of service 'a': the image 'localhost:5000/caffe' has no tag; without one"
-            + " it is another image every day: name a version, such as 'localhost:5000/caffe:1.0'",
+        "services:~  a:~    image: caffe:latest | 3: 'image' of service 'a': the image"
+            + " 'caffe:latest' has the tag 'latest', which may change every day: name a version or"
+            + " a digest",
+        "services:~  a:~    image: localhost:5000/caffe | 3: 'image' of service 'a': the image"
+            + " 'localhost:5000/caffe' has no tag, and 'latest' may change every day: name a"
+            + " version, for example 'localhost:5000/caffe:1.0'",
         "services:~  a:~    image: 'not an image' |"
             + " 3: 'image' of service 'a': 'not an image' is not the name of an image such as"
             + " busybox:1.35",
@@ -209,9 +210,9 @@ class ServicesTest {
   void tellsThatThereIsNoFile() {
     Path missing = folder.resolve("missing.yaml");
     assertThatThrownBy(() -> Services.load(missing))
-        .hasMessage("there is no file of services " + missing);
+        .hasMessage("there is no services file " + missing);
     assertThatThrownBy(() -> Services.load(folder))
-        .hasMessageStartingWith("cannot read the file of services " + folder);
+        .hasMessageStartingWith("cannot read the services file " + folder);
   }
 
   @ParameterizedTest

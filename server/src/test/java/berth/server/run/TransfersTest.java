@@ -135,7 +135,7 @@ class TransfersTest {
     Status status = upload.status.get(60, TimeUnit.SECONDS);
 
     assertThat(status.getCode()).isEqualTo(Status.Code.DEADLINE_EXCEEDED);
-    assertThat(status.getDescription()).isEqualTo("nothing came of the bundle for 0 s");
+    assertThat(status.getDescription()).isEqualTo("no data of the bundle for 0 s");
     assertThat(files()).isEmpty();
   }
 
@@ -152,7 +152,7 @@ class TransfersTest {
 
     assertThat(refused.getCode()).isEqualTo(Status.Code.RESOURCE_EXHAUSTED);
     assertThat(refused.getDescription())
-        .isEqualTo("too many uploads: 8 of this client are open, as many as allowed");
+        .isEqualTo("too many uploads: 8 connections of this client are open, the maximum");
     uploads.get(3).requests.onError(Status.CANCELLED.asException());
     await().atMost(PATIENCE).until(() -> files().size() == 7);
     upload("8".repeat(64));
@@ -181,7 +181,7 @@ class TransfersTest {
 
     assertThat(refused.getCode()).isEqualTo(Status.Code.RESOURCE_EXHAUSTED);
     assertThat(refused.getDescription())
-        .isEqualTo("too many downloads: 8 of this client are open, as many as allowed");
+        .isEqualTo("too many downloads: 8 connections of this client are open, the maximum");
     unread.get(5).requests.cancel("enough", null);
     await()
         .atMost(PATIENCE)

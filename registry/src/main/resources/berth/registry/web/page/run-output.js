@@ -60,7 +60,7 @@ export class RunOutput {
   }
 
   resting() {
-    this.#pane.say('paused while nobody looks');
+    this.#pane.say('paused while hidden');
   }
 
   output({stream, offset, text}) {

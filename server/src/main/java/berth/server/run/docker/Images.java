@@ -44,25 +44,25 @@ final class Images {
     try {
       return engine.asking(() -> engine.commands().inspectImageCmd(name).exec());
     } catch (NotFoundException e) {
-      throw imageNotFound(name, "the engine does not have it after fetching it");
+      throw imageNotFound(name, "the engine does not have it after pulling it");
     }
   }
 
   private void pull(String name, Progress progress) throws InterruptedException {
-    log.info("fetching {}", name);
+    log.info("pulling {}", name);
     progress.pulling(new Pull(name, 0, 0, 0, 0));
     boolean exact = name.contains("@") || name.lastIndexOf(':') > name.lastIndexOf('/');
     try (ImagePull pull = new ImagePull(name, progress::pulling)) {
       engine.commands().pullImageCmd(exact ? name : name + ":latest").exec(pull);
       while (!pull.awaitEnd(ASK_AGAIN)) {
         if (!progress.wanted()) {
-          throw new BerthException(Reason.CANCELLED, "the fetching of " + name + " was cancelled");
+          throw new BerthException(Reason.CANCELLED, "pulling " + name + " was cancelled");
         }
         if (pull.silence().compareTo(engine.silence()) > 0) {
           throw notFetched(
               Reason.UNAVAILABLE,
               name,
-              "the engine has said nothing for " + pull.silence().toSeconds() + " s");
+              "no answer from the engine for " + pull.silence().toSeconds() + " s");
         }
       }
       if (pull.failure().isPresent()) {
@@ -90,6 +90,6 @@ final class Images {
 
   private static BerthException notFetched(Reason reason, String image, String why) {
     return new BerthException(
-        reason, "image " + image + " is not on this server and cannot be fetched: " + why);
+        reason, "image " + image + " is not on this server and cannot be pulled: " + why);
   }
 }

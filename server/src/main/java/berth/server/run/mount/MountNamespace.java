@@ -29,7 +29,7 @@ record MountNamespace(List<Integer> pids) {
     T call(Gate gate) throws Exception;
   }
 
-  /** Either the work goes through, or nobody waits for it any more and it changes nothing. */
+  /** Either the work goes through, or no run waits for it any more and it changes nothing. */
   static final class Gate {
     private enum State {
       OPEN,
@@ -41,7 +41,7 @@ record MountNamespace(List<Integer> pids) {
 
     void pass() throws IOException {
       if (!state.compareAndSet(State.OPEN, State.PASSED)) {
-        throw new IOException("nobody waits for it any more");
+        throw new IOException("no run waits for it any more");
       }
     }
 

@@ -94,7 +94,7 @@ public final class ProcessRuntime implements RunEngine {
     this.engineSockets = Stream.concat(USUAL_SOCKETS.stream(), engineSockets.stream()).toList();
     log.warn(
         "runs: plain processes without isolation, with all rights of {}",
-        root && !allowRoot ? "the user that each run asks for" : "the user of this berthd");
+        root && !allowRoot ? "the user of each run" : "the user of this berthd");
   }
 
   @Override
@@ -111,15 +111,17 @@ public final class ProcessRuntime implements RunEngine {
   @Override
   public void check(Launch launch) {
     if (launch.command().isEmpty() && launch.entrypoint().map(List::isEmpty).orElse(true)) {
-      throw invalid("nothing to run is named; this server runs plain processes and has no images");
+      throw invalid(
+          "no script or command given; this server runs plain processes and has no images");
     }
     if (launch.user().isPresent() && !root) {
-      throw invalid("another user is asked for, but only as root can this server change it");
+      throw invalid("another user requested, but only root can change it");
     }
     checkUser(launch.user());
     if (launch.network() == RequestedRun.Network.NONE) {
       throw invalid(
-          "no network is asked for, but this server runs plain processes, which have one");
+          "--network none requested, but this server runs plain processes, which share its"
+              + " network");
     }
     for (Launch.Bind bind : launch.binds()) {
       if (!bind.target().equals(bind.source().toString())) {
@@ -155,7 +157,7 @@ public final class ProcessRuntime implements RunEngine {
           words
               + "users and groups below "
               + FIRST_OF_PEOPLE
-              + " are the system's, and some are as good as root (group "
+              + " belong to the system, and some are equivalent to root (group "
               + GROUP_OF_PEOPLE
               + " is not); the administrator can allow them with --allow-root");
     }
@@ -167,7 +169,8 @@ public final class ProcessRuntime implements RunEngine {
                 + user.gid()
                 + " may use the container engine at "
                 + socket
-                + ", which is as good as root; the administrator can allow it with --allow-root");
+                + ", which is equivalent to root; the administrator can allow it with"
+                + " --allow-root");
       }
     }
   }
@@ -277,15 +280,14 @@ public final class ProcessRuntime implements RunEngine {
       Instant at = Files.getLastModifiedTime(file).toInstant();
       return new Exit(code, outOfMemory && code != 0, Optional.of(at), "");
     } catch (NoSuchFileException e) {
-      return new Exit(
-          NOT_THERE, outOfMemory, Optional.empty(), "somebody killed the shell that watched it");
+      return new Exit(NOT_THERE, outOfMemory, Optional.empty(), "its watcher shell was killed");
     } catch (IOException | NumberFormatException e) {
       log.warn("{} is damaged ({}): how {} ended is not known", file, e.getMessage(), runId);
       return new Exit(
           NOT_THERE,
           outOfMemory,
           Optional.empty(),
-          "it has ended, but nobody knows how: " + file + " is damaged");
+          "it has ended with an unknown exit code: " + file + " is damaged");
     }
   }
 
@@ -426,7 +428,7 @@ public final class ProcessRuntime implements RunEngine {
       Path note = Files.writeString(io.resolve("end.new"), code + "\n");
       Files.move(note, io.resolve("end"), StandardCopyOption.ATOMIC_MOVE);
     } catch (IOException e) {
-      log.warn("cannot note that {} is to end: {}", runId, e.getMessage());
+      log.warn("cannot record the end of {}: {}", runId, e.getMessage());
     }
   }
 

@@ -161,7 +161,7 @@ class RunMountsTest {
 
     assertThatThrownBy(() -> WorkFiles.delete(root.resolve("state/runs/run-1")))
         .isInstanceOf(IOException.class)
-        .hasMessage("something is mounted at " + place);
+        .hasMessage("a folder is mounted at " + place);
     assertThat(allowed.resolve("file")).hasContent("allowed");
 
     mounts.unbind(place);

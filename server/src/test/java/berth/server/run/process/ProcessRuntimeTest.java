@@ -97,8 +97,8 @@ class ProcessRuntimeTest {
                   + uid
                   + ":"
                   + gid
-                  + " asked, but users and groups below 1000 are the system's, and some are as good"
-                  + " as root (group 100 is not); the administrator can allow them with"
+                  + " asked, but users and groups below 1000 belong to the system, and some are"
+                  + " equivalent to root (group 100 is not); the administrator can allow them with"
                   + " --allow-root");
     }
     assertThatCode(() -> runtime(true).check(launch)).doesNotThrowAnyException();
@@ -123,7 +123,7 @@ class ProcessRuntimeTest {
         .hasMessage(
             "user 1000:1234 asked, but group 1234 may use the container engine at "
                 + socket
-                + ", which is as good as root; the administrator can allow it with --allow-root")
+                + ", which is equivalent to root; the administrator can allow it with --allow-root")
         .extracting("reason")
         .isEqualTo(Reason.DENIED);
     assertThatCode(() -> runtime.check(launch(1234, 1235))).doesNotThrowAnyException();
@@ -186,7 +186,7 @@ class ProcessRuntimeTest {
     List<RunEngine.Exit> exits = new ArrayList<>();
     assertThat(log(() -> exits.add(runtime(true).await(id)))).contains(file + " is damaged");
     assertThat(exits.get(0).lost())
-        .isEqualTo("it has ended, but nobody knows how: " + file + " is damaged");
+        .isEqualTo("it has ended with an unknown exit code: " + file + " is damaged");
   }
 
   // The tests' logger prints to where System.err leads.
@@ -231,7 +231,7 @@ class ProcessRuntimeTest {
       runtime.signal(id, "TERM");
       RunEngine.Exit exit = assertTimeoutPreemptively(PATIENCE, () -> runtime.await(id));
 
-      assertThat(exit.lost()).isEqualTo("somebody killed the shell that watched it");
+      assertThat(exit.lost()).isEqualTo("its watcher shell was killed");
       other.getOutputStream().write('\n');
       other.getOutputStream().flush();
       assertThat(other.waitFor(PATIENCE.toSeconds(), TimeUnit.SECONDS)).isTrue();
