@@ -129,8 +129,7 @@ final class LockCommand implements Callable<Integer> {
               .orElseThrow(() -> claim.cancelled().orElseThrow()));
       HeldGpus held =
           claim.run(
-              waits,
-              why -> Terminal.note("waiting for GPUs" + (why.isEmpty() ? "" : ": " + why)));
+              waits, why -> Terminal.note("waiting for GPUs" + (why.isEmpty() ? "" : ": " + why)));
       int self = (int) ProcessHandle.current().pid();
       held.describe(
           "berth lock (pid " + self + ") of " + System.getProperty("user.name") + ": " + shown());
