@@ -227,7 +227,8 @@ public final class Presence implements AutoCloseable {
     long lastAnswer = System.nanoTime();
     int failures = 0;
     try {
-      while (failures < replicas.size() || System.nanoTime() - lastAnswer < pauses.findAgain.toNanos()) {
+      while (failures < replicas.size()
+          || System.nanoTime() - lastAnswer < pauses.findAgain.toNanos()) {
         try {
           if (registration.isEmpty()) {
             register(replica);
