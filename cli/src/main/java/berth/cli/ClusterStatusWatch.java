@@ -2,6 +2,7 @@ package berth.cli;
 
 import berth.client.call.FollowedCluster;
 import berth.rpc.BerthException;
+import berth.rpc.DaemonThreads;
 import berth.rpc.PlainText;
 import berth.v1.ClusterStatus;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -52,9 +53,7 @@ final class ClusterStatusWatch implements FollowedCluster.Watcher {
   /** Shows it in place on a terminal, else one state below the other. */
   static void show(FoundCluster found, Terminal terminal) throws InterruptedException {
     ClusterStatusWatch watch = new ClusterStatusWatch(found);
-    Thread thread = new Thread(watch::follow, "watch-" + found.id());
-    thread.setDaemon(true);
-    thread.start();
+    DaemonThreads.start(watch::follow, "watch-" + found.id());
     watch.draw(new Screen(terminal));
   }
 

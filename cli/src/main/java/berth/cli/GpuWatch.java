@@ -5,6 +5,7 @@ import berth.client.call.ManyServers;
 import berth.client.call.RegistryClient;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.DaemonThreads;
 import berth.rpc.PlainText;
 import berth.rpc.Reason;
 import berth.v1.Server;
@@ -183,9 +184,7 @@ final class GpuWatch implements AutoCloseable {
   }
 
   private static void start(String name, Runnable work) {
-    Thread thread = new Thread(work, name);
-    thread.setDaemon(true);
-    thread.start();
+    DaemonThreads.start(work, name);
   }
 
   private void put(News item) {

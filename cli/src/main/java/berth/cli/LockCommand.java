@@ -9,6 +9,7 @@ import berth.host.lock.LockFolder;
 import berth.host.lock.LockProtocol;
 import berth.host.lock.ReplacedProcess;
 import berth.rpc.BerthException;
+import berth.rpc.DaemonThreads;
 import berth.rpc.Reason;
 import berth.rpc.Vitals;
 import java.nio.file.Files;
@@ -143,25 +144,22 @@ final class LockCommand implements Callable<Integer> {
   }
 
   private static void cancelAfter(Duration time, Claim claim, GpuWish wish) {
-    Thread timer =
-        new Thread(
-            () -> {
-              try {
-                Thread.sleep(time.toMillis());
-                claim.cancel(
-                    new BerthException(
-                        Reason.TIMED_OUT,
-                        wish.phrase(Math.max(1, wish.needed(1)))
-                            + " asked, not free within "
-                            + time.toMillis() / 1000.0
-                            + " s"));
-              } catch (InterruptedException e) {
-                // The process ends.
-              }
-            },
-            "wait-limit");
-    timer.setDaemon(true);
-    timer.start();
+    DaemonThreads.start(
+        () -> {
+          try {
+            Thread.sleep(time.toMillis());
+            claim.cancel(
+                new BerthException(
+                    Reason.TIMED_OUT,
+                    wish.phrase(Math.max(1, wish.needed(1)))
+                        + " asked, not free within "
+                        + time.toMillis() / 1000.0
+                        + " s"));
+          } catch (InterruptedException e) {
+            // The process ends.
+          }
+        },
+        "wait-limit");
   }
 
   private static Map<String, String> environment(HeldGpus held) {

@@ -31,6 +31,7 @@ import berth.discovery.FoundRegistry;
 import berth.discovery.Reach;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.DaemonThreads;
 import berth.rpc.Reason;
 import berth.v1.AttachRunRequest;
 import berth.v1.DownloadFilesRequest;
@@ -87,12 +88,7 @@ public final class Berth implements AutoCloseable {
 
   private final ServerSource source;
   private final ExecutorService threads =
-      Executors.newCachedThreadPool(
-          task -> {
-            Thread thread = new Thread(task, "berth");
-            thread.setDaemon(true);
-            return thread;
-          });
+      Executors.newCachedThreadPool(DaemonThreads.named("berth"));
   // What was started here and has not ended, and how to end it.
   private final Map<Object, Runnable> open = new ConcurrentHashMap<>();
   private boolean closed;

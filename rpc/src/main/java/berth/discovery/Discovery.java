@@ -1,5 +1,6 @@
 package berth.discovery;
 
+import berth.rpc.Backoff;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import com.google.protobuf.ByteString;
@@ -34,8 +35,8 @@ public final class Discovery {
 
   // Others on the same networks need hardly longer than the first.
   private static final long COLLECTING = TimeUnit.MILLISECONDS.toNanos(50);
-  private static final long FIRST_PAUSE = TimeUnit.MILLISECONDS.toNanos(100);
-  private static final long LONGEST_PAUSE = TimeUnit.SECONDS.toNanos(1);
+  private static final Duration FIRST_PAUSE = Duration.ofMillis(100);
+  private static final Duration LONGEST_PAUSE = Duration.ofSeconds(1);
   private static final InetAddress LOOPBACK = new InetSocketAddress("127.0.0.1", 0).getAddress();
 
   private final Set<InetAddress> targets;
@@ -96,13 +97,12 @@ public final class Discovery {
     long start = System.nanoTime();
     long elapsed = 0;
     long end = timeout;
-    long pause = FIRST_PAUSE;
+    Backoff pauses = new Backoff(FIRST_PAUSE, LONGEST_PAUSE);
     long nextQuery = 0;
     while (elapsed < end && !answers.isFull()) {
       if (answers.isEmpty() && elapsed >= nextQuery) {
         ask();
-        nextQuery = elapsed + pause;
-        pause = Math.min(2 * pause, LONGEST_PAUSE);
+        nextQuery = elapsed + pauses.next().toNanos();
       }
       boolean first = answers.isEmpty();
       hear(Math.min(end, first ? nextQuery : end) - elapsed);

@@ -55,8 +55,7 @@ public final class Vitals {
 
     Vital(String name, Work work) {
       this.work = work;
-      thread = new Thread(this::run, name);
-      thread.setDaemon(true);
+      thread = DaemonThreads.unstarted(this::run, name);
     }
 
     private void run() {

@@ -1,6 +1,7 @@
 package berth.client.call;
 
 import berth.rpc.BerthException;
+import berth.rpc.DaemonThreads;
 import berth.rpc.Reason;
 import berth.v1.DownloadFilesRequest;
 import java.io.IOException;
@@ -49,9 +50,7 @@ public final class Download implements Runnable {
       throws IOException {
     PipedInputStream tar = new PipedInputStream(PIPE_BYTES);
     Download download = new Download(client, request, new PipedOutputStream(tar));
-    Thread thread = new Thread(download, "download");
-    thread.setDaemon(true);
-    thread.start();
+    Thread thread = DaemonThreads.start(download, "download");
     try (tar) {
       TarUnpacker.Unpacked unpacked = TarUnpacker.unpack(tar, folder, rename, limits, existing);
       download.check();

@@ -1,5 +1,6 @@
 package berth.client.call;
 
+import berth.rpc.Backoff;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.ClusterPhase;
@@ -68,7 +69,7 @@ public final class FollowedCluster {
   public ClusterStatus follow(String clusterId, Predicate<ClusterStatus> enough) {
     BerthException broken = attempt(clusterId, enough);
     long brokenSince = System.nanoTime();
-    Duration pause = patience.firstPause();
+    Backoff pauses = new Backoff(patience.firstPause(), patience.longestPause());
     boolean told = false;
     while (broken != null) {
       if (System.nanoTime() - brokenSince > patience.giveUpAfter().toNanos()) {
@@ -86,14 +87,13 @@ public final class FollowedCluster {
         watcher.lost(broken);
         told = true;
       }
-      sleep(pause);
-      pause = longer(pause);
+      sleep(pauses.next());
       heardSomething = false;
       client.connectNow();
       broken = attempt(clusterId, enough);
       if (heardSomething) {
         brokenSince = System.nanoTime();
-        pause = patience.firstPause();
+        pauses.reset();
         told = false;
       }
     }
@@ -133,11 +133,6 @@ public final class FollowedCluster {
 
   private boolean hasEnded() {
     return newest.getPhase() == ClusterPhase.CLUSTER_PHASE_ENDED;
-  }
-
-  private Duration longer(Duration pause) {
-    Duration twice = pause.multipliedBy(2);
-    return twice.compareTo(patience.longestPause()) < 0 ? twice : patience.longestPause();
   }
 
   private static void sleep(Duration pause) {

@@ -1,5 +1,6 @@
 package berth.client.call;
 
+import berth.rpc.Backoff;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.AttachRunRequest;
@@ -88,7 +89,7 @@ public final class FollowedRun {
     boolean mayEndEarly = further.getNoFollow();
     BerthException broken = attempt(call, mayEndEarly);
     long brokenSince = System.nanoTime();
-    Duration pause = patience.firstPause;
+    Backoff pauses = new Backoff(patience.firstPause, patience.longestPause);
     while (broken != null) {
       if (!told.contains(RunEvent.EventCase.ACCEPTED)) {
         throw broken;
@@ -104,8 +105,7 @@ public final class FollowedRun {
                 + " s",
             broken);
       }
-      sleep(pause);
-      pause = min(pause.multipliedBy(2), patience.longestPause);
+      sleep(pauses.next());
       heardSomething = false;
       AttachRunRequest again =
           further.toBuilder().setRunId(runId).setFromOffset(nextOffset).build();
@@ -122,7 +122,7 @@ public final class FollowedRun {
       }
       if (heardSomething) {
         brokenSince = System.nanoTime();
-        pause = patience.firstPause;
+        pauses.reset();
       }
     }
   }
@@ -219,9 +219,5 @@ public final class FollowedRun {
       Thread.currentThread().interrupt();
       throw new BerthException(Reason.CANCELLED, "interrupted while following a run", e);
     }
-  }
-
-  private static Duration min(Duration a, Duration b) {
-    return a.compareTo(b) < 0 ? a : b;
   }
 }

@@ -2,6 +2,7 @@ package berth.client.call;
 
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.DaemonThreads;
 import berth.rpc.PlainText;
 import berth.rpc.Reason;
 import berth.v1.Server;
@@ -42,12 +43,7 @@ public final class ManyServers {
     }
     ExecutorService threads =
         Executors.newFixedThreadPool(
-            Math.min(AT_ONCE, servers.size()),
-            task -> {
-              Thread thread = new Thread(task, "ask-servers");
-              thread.setDaemon(true);
-              return thread;
-            });
+            Math.min(AT_ONCE, servers.size()), DaemonThreads.named("ask-servers"));
     try {
       List<Future<Answer<T>>> pending = new ArrayList<>();
       for (Server server : servers) {

@@ -2,6 +2,7 @@ package berth.client.call;
 
 import berth.client.spec.GpuServer;
 import berth.rpc.Address;
+import berth.rpc.Backoff;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
 import berth.rpc.Reason;
@@ -110,7 +111,7 @@ public final class RegistryClient implements ServerSource {
     long lastHeard = System.nanoTime();
     boolean everHeard = false;
     boolean toldLost = false;
-    Duration pause = FIRST_PAUSE;
+    Backoff pauses = new Backoff(FIRST_PAUSE, LONGEST_PAUSE);
     while (true) {
       long before = servers.heard();
       BerthException broken = watchOnce(replica, filter, servers, watcher);
@@ -127,7 +128,7 @@ public final class RegistryClient implements ServerSource {
       if (heard) {
         everHeard = true;
         toldLost = false;
-        pause = FIRST_PAUSE;
+        pauses.reset();
         lastHeard = System.nanoTime();
       } else if (!everHeard && System.nanoTime() - lastHeard > PATIENCE.toNanos()) {
         throw explained(broken);
@@ -135,11 +136,7 @@ public final class RegistryClient implements ServerSource {
         toldLost = true;
         watcher.lost(broken);
       }
-      sleep(pause);
-      pause =
-          pause.multipliedBy(2).compareTo(LONGEST_PAUSE) < 0
-              ? pause.multipliedBy(2)
-              : LONGEST_PAUSE;
+      sleep(pauses.next());
       replica = replicas.after(replica);
     }
   }

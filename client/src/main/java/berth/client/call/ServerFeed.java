@@ -2,6 +2,7 @@ package berth.client.call;
 
 import berth.client.spec.GpuServer;
 import berth.rpc.BerthException;
+import berth.rpc.DaemonThreads;
 import berth.rpc.Reason;
 import berth.v1.Server;
 import berth.v1.ServerFilter;
@@ -31,8 +32,7 @@ public final class ServerFeed implements AutoCloseable {
 
   public ServerFeed(RegistryClient registry) {
     this.registry = registry;
-    this.thread = new Thread(this::watch, "watch-servers");
-    thread.setDaemon(true);
+    this.thread = DaemonThreads.unstarted(this::watch, "watch-servers");
     thread.start();
   }
 

@@ -1,5 +1,6 @@
 package berth.client.call;
 
+import berth.archive.ArchivePath;
 import berth.rpc.BerthException;
 import berth.rpc.ByteSize;
 import berth.rpc.PlainText;
@@ -155,19 +156,10 @@ public final class TarUnpacker {
 
   /** The same name without what changes nothing; empty for the folder itself. */
   private static String checked(String name) {
-    List<String> parts = new ArrayList<>();
-    for (String part : name.split("/")) {
-      if (part.equals("..")) {
-        throw outside(name);
-      }
-      if (!part.isEmpty() && !part.equals(".")) {
-        parts.add(part);
-      }
-    }
-    if (name.startsWith("/") || name.indexOf('\0') >= 0) {
+    if (ArchivePath.escape(name).isPresent() || name.indexOf('\0') >= 0) {
       throw outside(name);
     }
-    return String.join("/", parts);
+    return String.join("/", ArchivePath.parts(name));
   }
 
   private static BerthException outside(String name) {
@@ -264,21 +256,11 @@ public final class TarUnpacker {
     }
   }
 
-  // ".." only in front: there it leads up real folders, further on perhaps up from behind a link.
   private static boolean staysInside(String name, String link) {
-    int depth = name.split("/").length - 1;
-    boolean up = true;
-    for (String part : link.split("/")) {
-      if (part.equals("..")) {
-        depth--;
-        if (!up || depth < 0) {
-          return false;
-        }
-      } else {
-        up &= part.equals(".");
-      }
-    }
-    return !link.isEmpty() && !link.startsWith("/") && link.indexOf('\0') < 0;
+    int depth = ArchivePath.parts(name).size() - 1;
+    return !link.isEmpty()
+        && link.indexOf('\0') < 0
+        && ArchivePath.escapeOfLink(link, depth).isEmpty();
   }
 
   private static Path unused(Path target) {

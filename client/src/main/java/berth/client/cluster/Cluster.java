@@ -8,6 +8,7 @@ import berth.client.cluster.ClusterResult.Outcome;
 import berth.client.spec.GpuServer;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.DaemonThreads;
 import berth.rpc.Messages;
 import berth.rpc.Reason;
 import berth.v1.ClusterStatus;
@@ -68,14 +69,8 @@ public final class Cluster implements AutoCloseable {
     ClusterStatus known = ledger.status();
     this.begun = known.hasSubmittedAt() ? Messages.instant(known.getSubmittedAt()) : Instant.now();
     this.listener = listener;
-    this.threads =
-        Executors.newCachedThreadPool(
-            task -> {
-              Thread thread = new Thread(task, "cluster-" + request.name());
-              thread.setDaemon(true);
-              return thread;
-            });
-    this.leader = new Thread(this::lead, "cluster-leader-" + request.name());
+    this.threads = Executors.newCachedThreadPool(DaemonThreads.named("cluster-" + request.name()));
+    this.leader = DaemonThreads.unstarted(this::lead, "cluster-leader-" + request.name());
   }
 
   /**
@@ -96,7 +91,6 @@ public final class Cluster implements AutoCloseable {
       Ledger ledger,
       Consumer<ClusterEvent> listener) {
     Cluster cluster = new Cluster(registry, request, ledger, listener);
-    cluster.leader.setDaemon(true);
     cluster.leader.start();
     return cluster;
   }
@@ -371,23 +365,19 @@ public final class Cluster implements AutoCloseable {
   }
 
   private Thread renewing(GangReservation gang) {
-    Thread renewer =
-        new Thread(
-            () -> {
-              try {
-                while (true) {
-                  gang.renew();
-                  ledger.catchUp();
-                  TimeUnit.NANOSECONDS.sleep(RENEWAL.toNanos());
-                }
-              } catch (InterruptedException | CompletionException e) {
-                // The cluster has ended.
-              }
-            },
-            "cluster-leases-" + request.name());
-    renewer.setDaemon(true);
-    renewer.start();
-    return renewer;
+    return DaemonThreads.start(
+        () -> {
+          try {
+            while (true) {
+              gang.renew();
+              ledger.catchUp();
+              TimeUnit.NANOSECONDS.sleep(RENEWAL.toNanos());
+            }
+          } catch (InterruptedException | CompletionException e) {
+            // The cluster has ended.
+          }
+        },
+        "cluster-leases-" + request.name());
   }
 
   /** Deletes what tasks printed and left, as far as their servers are there. */

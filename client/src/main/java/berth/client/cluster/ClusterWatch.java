@@ -8,6 +8,7 @@ import berth.client.cluster.ClusterChanges.Change;
 import berth.client.cluster.TaskFeed.Reading;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
+import berth.rpc.DaemonThreads;
 import berth.rpc.Reason;
 import berth.v1.ClusterStatus;
 import berth.v1.TaskAttempt;
@@ -70,12 +71,7 @@ public final class ClusterWatch implements AutoCloseable {
     this.clusterId = clusterId;
     this.connect = connect;
     this.listener = listener;
-    this.factory =
-        task -> {
-          Thread thread = new Thread(task, "watch-" + clusterId);
-          thread.setDaemon(true);
-          return thread;
-        };
+    this.factory = DaemonThreads.named("watch-" + clusterId);
     this.threads = Executors.newCachedThreadPool(factory);
   }
 

@@ -3,6 +3,7 @@ package berth.client.cluster;
 import berth.client.call.FollowedRun;
 import berth.client.call.RunClient;
 import berth.client.cluster.ClusterChanges.Change;
+import berth.rpc.Backoff;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.AttachRunRequest;
@@ -200,7 +201,7 @@ final class TaskFeed implements Runnable {
   }
 
   private void readOverFailures(Output output, TaskAttempt attempt, Reading reading) {
-    Duration pause = FIRST_PAUSE;
+    Backoff pauses = new Backoff(FIRST_PAUSE, LONGEST_PAUSE);
     boolean told = false;
     while (true) {
       // The end was known before this try: there is nothing to wait for.
@@ -221,9 +222,7 @@ final class TaskFeed implements Runnable {
           told = true;
         }
       }
-      awaitEnd(attempt, pause);
-      Duration twice = pause.multipliedBy(2);
-      pause = twice.compareTo(LONGEST_PAUSE) < 0 ? twice : LONGEST_PAUSE;
+      awaitEnd(attempt, pauses.next());
     }
   }
 

@@ -1,5 +1,6 @@
 package berth.host.lock;
 
+import berth.rpc.DaemonThreads;
 import com.sun.jna.LastErrorException;
 import com.sun.jna.Memory;
 import com.sun.jna.NativeLong;
@@ -49,9 +50,7 @@ public record KnownProcess(int pid, long started) {
   }
 
   static Thread thread(int pid, Runnable work) {
-    Thread thread = new Thread(work, "end-of-" + pid);
-    thread.setDaemon(true);
-    return thread;
+    return DaemonThreads.unstarted(work, "end-of-" + pid);
   }
 
   /**

@@ -1,6 +1,7 @@
 package berth.host.lock;
 
 import berth.host.gpu.GpuMonitor;
+import berth.rpc.DaemonThreads;
 import berth.rpc.Vitals;
 import com.sun.jna.LastErrorException;
 import java.io.IOException;
@@ -49,12 +50,7 @@ public final class LockProtocol implements AutoCloseable {
 
   // Threads that wait in the kernel, one for each awaited lock file.
   private final ExecutorService waiters =
-      Executors.newCachedThreadPool(
-          task -> {
-            Thread thread = new Thread(task, "lock-waiter");
-            thread.setDaemon(true);
-            return thread;
-          });
+      Executors.newCachedThreadPool(DaemonThreads.named("lock-waiter"));
   private final Retries retries = new Retries(waiters);
 
   public LockProtocol(LockFolder folder, GpuMonitor gpus, boolean ignoreStrangers, Vitals vitals) {

@@ -1,6 +1,7 @@
 package berth.host.lock;
 
 import berth.rpc.BerthException;
+import berth.rpc.DaemonThreads;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
@@ -22,14 +23,7 @@ public final class Retries implements AutoCloseable {
 
   Retries(ExecutorService threads) {
     this.threads = threads;
-    this.timer =
-        new ScheduledThreadPoolExecutor(
-            1,
-            task -> {
-              Thread thread = new Thread(task, "reservation-retries");
-              thread.setDaemon(true);
-              return thread;
-            });
+    this.timer = new ScheduledThreadPoolExecutor(1, DaemonThreads.named("reservation-retries"));
     // There may be no thread to be had when it is needed.
     timer.prestartAllCoreThreads();
   }

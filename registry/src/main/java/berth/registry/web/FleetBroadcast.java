@@ -5,7 +5,9 @@ import berth.registry.directory.Roster;
 import berth.registry.directory.ServerWatch;
 import berth.registry.web.ServerView.State;
 import berth.rpc.Address;
+import berth.rpc.Backoff;
 import berth.rpc.BerthException;
+import berth.rpc.DaemonThreads;
 import berth.rpc.Reason;
 import berth.rpc.RpcThreads;
 import berth.v1.Server;
@@ -70,7 +72,11 @@ final class FleetBroadcast implements AutoCloseable {
     private long changed;
     private boolean sampled;
     private long retryAtNanos = System.nanoTime();
-    private Duration retry = Duration.ZERO;
+    private final Backoff retries;
+
+    Entry(Duration firstRetry) {
+      retries = new Backoff(firstRetry, LONGEST_RETRY);
+    }
   }
 
   /** One who looks; behind if what it was told last is not what all others were. */
@@ -121,12 +127,7 @@ final class FleetBroadcast implements AutoCloseable {
 
   /** What does everything. */
   static ScheduledExecutorService newThread() {
-    return Executors.newSingleThreadScheduledExecutor(
-        task -> {
-          Thread wall = new Thread(task, "wall");
-          wall.setDaemon(true);
-          return wall;
-        });
+    return Executors.newSingleThreadScheduledExecutor(DaemonThreads.named("wall"));
   }
 
   /** Shows everything to one more. */
@@ -253,7 +254,7 @@ final class FleetBroadcast implements AutoCloseable {
   private void isThere(Server server) {
     String name = server.getInfo().getName();
     unseen.remove(name);
-    Entry entry = servers.computeIfAbsent(name, added -> new Entry());
+    Entry entry = servers.computeIfAbsent(name, added -> new Entry(timing.retry));
     long now = clock.millis();
     if (entry.view == null) {
       entry.view = ServerView.of(server, now);
@@ -319,12 +320,16 @@ final class FleetBroadcast implements AutoCloseable {
   }
 
   private void unlink(Entry entry) {
+    closeLink(entry);
+    entry.retryAtNanos = System.nanoTime();
+    entry.retries.reset();
+  }
+
+  private static void closeLink(Entry entry) {
     if (entry.link != null) {
       entry.link.close();
       entry.link = null;
     }
-    entry.retryAtNanos = System.nanoTime();
-    entry.retry = Duration.ZERO;
   }
 
   private void takeNews(Entry entry) {
@@ -335,22 +340,15 @@ final class FleetBroadcast implements AutoCloseable {
     for (WatchOverviewResponse news; (news = link.poll()) != null; ) {
       entry.view = entry.view.with(news).in(State.UP, clock.millis(), "");
       entry.sampled |= news.hasReport();
-      entry.retry = Duration.ZERO;
+      entry.retries.reset();
     }
     link.broken().ifPresent(why -> unreachable(entry, why));
   }
 
   private void unreachable(Entry entry, String why) {
-    Duration retry = longer(entry.retry);
-    unlink(entry);
-    entry.retry = retry;
-    entry.retryAtNanos = System.nanoTime() + retry.toNanos();
+    closeLink(entry);
+    entry.retryAtNanos = System.nanoTime() + entry.retries.next().toNanos();
     entry.view = entry.view.in(State.UNREACHABLE, clock.millis(), why);
-  }
-
-  private Duration longer(Duration retry) {
-    Duration twice = retry.isZero() ? timing.retry : retry.multipliedBy(2);
-    return twice.compareTo(LONGEST_RETRY) < 0 ? twice : LONGEST_RETRY;
   }
 
   private void show() {
@@ -399,7 +397,7 @@ final class FleetBroadcast implements AutoCloseable {
             + all
             + ",\"servers\":["
             + entries.stream().map(entry -> entry.json).collect(Collectors.joining(","))
-            + "],\"removed\":[]}");
+            + "]}");
   }
 
   /** Null if there is no new sample. */

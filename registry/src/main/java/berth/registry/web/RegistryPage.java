@@ -8,6 +8,7 @@ import berth.http.HttpReply;
 import berth.http.HttpServer;
 import berth.registry.directory.Roster;
 import berth.rpc.BerthException;
+import berth.rpc.DaemonThreads;
 import berth.rpc.Reason;
 import berth.v1.CancelClusterRequest;
 import berth.v1.CancelRunRequest;
@@ -80,11 +81,7 @@ public final class RegistryPage implements AutoCloseable {
         1,
         TimeUnit.MINUTES,
         new ArrayBlockingQueue<>(WAITING_CALLS),
-        task -> {
-          Thread thread = new Thread(task, "page-call");
-          thread.setDaemon(true);
-          return thread;
-        });
+        DaemonThreads.named("page-call"));
   }
 
   /** Adds all paths of the page. */

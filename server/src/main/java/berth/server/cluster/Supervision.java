@@ -1,6 +1,7 @@
 package berth.server.cluster;
 
 import berth.rpc.Address;
+import berth.rpc.Backoff;
 import berth.rpc.BerthException;
 import berth.rpc.ExitCode;
 import berth.rpc.Messages;
@@ -39,7 +40,7 @@ final class Supervision {
   private boolean alive;
   private long aliveSince;
   private long notBefore;
-  private Duration pause = Duration.ZERO;
+  private final Backoff pauses;
   private int failures;
   // Why the last one failed; empty if only its log can say that.
   private String problem = "";
@@ -62,6 +63,7 @@ final class Supervision {
     this.command = command;
     this.registries = registries;
     this.timing = timing;
+    this.pauses = new Backoff(timing.firstPause(), timing.longestPause());
     this.nanos = nanos;
     this.notBefore = nanos.getAsLong();
   }
@@ -144,7 +146,7 @@ final class Supervision {
       notBefore = nanos.getAsLong();
       return;
     }
-    pause(lived);
+    Duration pause = pause(lived);
     log.warn(
         "the supervisor of {} ended before its cluster; restarting it in {} s: {}",
         cluster.id(),
@@ -162,11 +164,13 @@ final class Supervision {
         : problem;
   }
 
-  private void pause(Duration lived) {
-    boolean anew = pause.isZero() || lived.compareTo(timing.settled()) >= 0;
-    Duration next = anew ? timing.firstPause() : pause.multipliedBy(2);
-    pause = next.compareTo(timing.longestPause()) < 0 ? next : timing.longestPause();
+  private Duration pause(Duration lived) {
+    if (lived.compareTo(timing.settled()) >= 0) {
+      pauses.reset();
+    }
+    Duration pause = pauses.next();
     notBefore = nanos.getAsLong() + pause.toNanos();
+    return pause;
   }
 
   // No supervisor lives that could write this too.

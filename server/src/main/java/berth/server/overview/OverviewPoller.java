@@ -1,6 +1,7 @@
 package berth.server.overview;
 
 import berth.host.gpu.GpuMonitor;
+import berth.rpc.DaemonThreads;
 import berth.server.cluster.ClusterMessages;
 import berth.server.cluster.Clusters;
 import berth.server.gpu.GpuMessages;
@@ -31,12 +32,7 @@ public final class OverviewPoller implements AutoCloseable {
   private final Supplier<OverviewSnapshot> view;
   private final Set<Runnable> watchers = ConcurrentHashMap.newKeySet();
   private final ScheduledExecutorService thread =
-      Executors.newSingleThreadScheduledExecutor(
-          task -> {
-            Thread looker = new Thread(task, "lookout");
-            looker.setDaemon(true);
-            return looker;
-          });
+      Executors.newSingleThreadScheduledExecutor(DaemonThreads.named("lookout"));
   private volatile OverviewSnapshot newest = OverviewSnapshot.NONE;
   private boolean failed;
 

@@ -16,6 +16,7 @@ import berth.host.lock.ProcessWatch;
 import berth.host.state.DurableFiles;
 import berth.metrics.Metrics;
 import berth.rpc.BerthException;
+import berth.rpc.DaemonThreads;
 import berth.rpc.Reason;
 import berth.rpc.Vitals;
 import berth.server.reservation.Overview.LockedByOther;
@@ -38,7 +39,6 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
-import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.function.LongSupplier;
@@ -98,7 +98,7 @@ public final class Reservations implements AutoCloseable {
   private final ReservationMetrics metrics;
   private final SecureRandom random = new SecureRandom();
   private final ScheduledThreadPoolExecutor timer =
-      new ScheduledThreadPoolExecutor(1, daemonThreads("reservation-timer"));
+      new ScheduledThreadPoolExecutor(1, DaemonThreads.named("reservation-timer"));
   // Who asks for ports alone gets them in the call itself. A retry waits for the first call, and
   // nobody else does.
   private final Set<String> portGrants = new HashSet<>();
@@ -762,13 +762,5 @@ public final class Reservations implements AutoCloseable {
 
   private static List<Integer> indices(Reservation reservation) {
     return reservation.gpus().stream().map(LockedGpu::index).toList();
-  }
-
-  private static ThreadFactory daemonThreads(String name) {
-    return task -> {
-      Thread thread = new Thread(task, name);
-      thread.setDaemon(true);
-      return thread;
-    };
   }
 }

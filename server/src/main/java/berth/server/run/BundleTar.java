@@ -1,5 +1,6 @@
 package berth.server.run;
 
+import berth.archive.ArchivePath;
 import berth.rpc.BerthException;
 import berth.rpc.ByteSize;
 import berth.rpc.Reason;
@@ -11,10 +12,10 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.nio.file.attribute.FileTime;
-import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.zip.GZIPInputStream;
 import org.apache.commons.compress.archivers.tar.TarArchiveEntry;
 import org.apache.commons.compress.archivers.tar.TarArchiveInputStream;
@@ -152,18 +153,16 @@ final class BundleTar {
   private Entry checked(TarArchiveEntry header) {
     String name = header.getName();
     checkText(name, "the name of an entry");
-    if (name.startsWith("/")) {
-      throw invalid("the entry '" + shown(name) + "' has an absolute path");
+    Optional<ArchivePath.Escape> escape = ArchivePath.escape(name);
+    if (escape.isPresent()) {
+      throw invalid(
+          "the entry '"
+              + shown(name)
+              + (escape.get() == ArchivePath.Escape.ABSOLUTE
+                  ? "' has an absolute path"
+                  : "' leads out of the bundle with '..'"));
     }
-    List<String> parts = new ArrayList<>();
-    for (String part : name.split("/")) {
-      if (part.equals("..")) {
-        throw invalid("the entry '" + shown(name) + "' leads out of the bundle with '..'");
-      }
-      if (!part.isEmpty() && !part.equals(".")) {
-        parts.add(part);
-      }
-    }
+    List<String> parts = ArchivePath.parts(name);
     if (parts.size() > MAX_DEPTH) {
       throw invalid(
           "the entry '"
@@ -202,30 +201,18 @@ final class BundleTar {
     };
   }
 
-  /**
-   * With {@code ..} only at its beginning, where it starts from real folders, a link cannot leave
-   * the bundle by way of other links either.
-   */
   private static void checkTarget(String name, String target, int depth) {
     String link = "the link '" + shown(name) + "' to '" + shown(target) + "'";
     checkText(target, "the target of the link '" + shown(name) + "'");
-    if (target.startsWith("/")) {
-      throw invalid(link + " has an absolute target");
-    }
-    int ups = 0;
-    boolean down = false;
-    for (String part : target.split("/")) {
-      if (part.equals("..")) {
-        if (down) {
-          throw invalid(link + " has a '..' that is not at the beginning");
-        }
-        ups++;
-      } else if (!part.isEmpty() && !part.equals(".")) {
-        down = true;
-      }
-    }
-    if (ups > depth) {
-      throw invalid(link + " leads out of the bundle");
+    Optional<ArchivePath.Escape> escape = ArchivePath.escapeOfLink(target, depth);
+    if (escape.isPresent()) {
+      throw invalid(
+          link
+              + switch (escape.get()) {
+                case ABSOLUTE -> " has an absolute target";
+                case UPWARD_LATER -> " has a '..' that is not at the beginning";
+                case UPWARD -> " leads out of the bundle";
+              });
     }
   }
 

@@ -1,6 +1,7 @@
 package berth.server.run;
 
 import berth.rpc.BerthException;
+import berth.rpc.DaemonThreads;
 import berth.rpc.Reason;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -102,9 +103,7 @@ public final class MountRules {
   }
 
   private static Thread thread(Runnable look) {
-    Thread thread = new Thread(look, "mount-rules");
-    thread.setDaemon(true);
-    return thread;
+    return DaemonThreads.unstarted(look, "mount-rules");
   }
 
   /**

@@ -4,6 +4,7 @@ import berth.host.gpu.GpuMonitor;
 import berth.host.state.DurableFiles;
 import berth.metrics.Metrics;
 import berth.rpc.BerthException;
+import berth.rpc.DaemonThreads;
 import berth.rpc.Reason;
 import berth.rpc.Vitals;
 import berth.server.reservation.Reservation.Owner;
@@ -41,7 +42,6 @@ import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -128,7 +128,7 @@ public final class Runs implements AutoCloseable {
   private final Retention kept;
   private final RuntimeHealth health;
   private final ExecutorService bundleChecks =
-      Executors.newFixedThreadPool(BUNDLE_CHECKS, daemonThreads("bundle-check"));
+      Executors.newFixedThreadPool(BUNDLE_CHECKS, DaemonThreads.numbered("bundle-check"));
   private final AtomicBoolean keepingHouse = new AtomicBoolean();
   private volatile boolean closed;
 
@@ -158,7 +158,7 @@ public final class Runs implements AutoCloseable {
             durable);
     this.kept = new Retention(settings.retention, storage.keptBytes, MOST_ENDED, bundles);
     ScheduledThreadPoolExecutor timer =
-        new ScheduledThreadPoolExecutor(1, daemonThreads("run-timer"));
+        new ScheduledThreadPoolExecutor(1, DaemonThreads.numbered("run-timer"));
     timer.setRemoveOnCancelPolicy(true);
     this.context =
         new RunContext(
@@ -173,7 +173,7 @@ public final class Runs implements AutoCloseable {
             new ContentMemory(CONTENT_MEMORY, WAITING_CALLERS, CALLERS_PATIENCE),
             new SpoolWatch(vitals),
             timer,
-            Executors.newCachedThreadPool(daemonThreads("run-worker")),
+            Executors.newCachedThreadPool(DaemonThreads.numbered("run-worker")),
             runThreads,
             settings.callerGrace,
             settings.outputLimit,
@@ -644,14 +644,5 @@ public final class Runs implements AutoCloseable {
 
   private boolean needsItsInstance(String runId) {
     return runs.find(runId).map(run -> !run.cleaned().isDone()).orElse(false);
-  }
-
-  private static ThreadFactory daemonThreads(String name) {
-    AtomicInteger number = new AtomicInteger();
-    return task -> {
-      Thread thread = new Thread(task, name + "-" + number.incrementAndGet());
-      thread.setDaemon(true);
-      return thread;
-    };
   }
 }

@@ -1,5 +1,6 @@
 package berth.server.run;
 
+import berth.rpc.Backoff;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.text.FileFailure;
@@ -34,7 +35,7 @@ final class ServerTrouble {
   private final BooleanSupplier down;
   private final LongSupplier nanos;
   private Optional<Long> since = Optional.empty();
-  private Duration pause = FIRST_PAUSE;
+  private final Backoff pauses = new Backoff(FIRST_PAUSE, LONGEST_PAUSE);
 
   /**
    * @param waitAtMost what the run is ready to wait for its GPUs; empty: for ever
@@ -105,11 +106,6 @@ final class ServerTrouble {
 
   /** The pause before the next try: longer each time. */
   Duration pause() {
-    Duration next = pause;
-    pause = pause.multipliedBy(2);
-    if (pause.compareTo(LONGEST_PAUSE) > 0) {
-      pause = LONGEST_PAUSE;
-    }
-    return next;
+    return pauses.next();
   }
 }

@@ -58,7 +58,7 @@ export class Fleet {
   /** Takes an event `servers` of the wall. */
   applyServers(message) {
     const changed = new Set(message.servers.map((server) => server.name));
-    for (const name of message.reset ? [...this.#entries.keys()] : message.removed ?? []) {
+    for (const name of message.reset ? [...this.#entries.keys()] : []) {
       if (!changed.has(name)) {
         this.#entries.delete(name);
         changed.add(name);

@@ -1,6 +1,7 @@
 package berth.server.run.docker;
 
 import berth.rpc.BerthException;
+import berth.rpc.DaemonThreads;
 import berth.rpc.Reason;
 import com.github.dockerjava.api.DockerClient;
 import com.github.dockerjava.api.exception.DockerException;
@@ -18,7 +19,6 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
 
 /** The connections to a Docker engine. No call on them waits for ever for one that hangs. */
@@ -52,14 +52,8 @@ final class EngineClient implements AutoCloseable {
   private final String host;
   private final Patience patience;
   private final DockerClient client;
-  private final AtomicInteger number = new AtomicInteger();
   private final ExecutorService callers =
-      Executors.newCachedThreadPool(
-          task -> {
-            Thread thread = new Thread(task, "docker-call-" + number.incrementAndGet());
-            thread.setDaemon(true);
-            return thread;
-          });
+      Executors.newCachedThreadPool(DaemonThreads.numbered("docker-call"));
 
   /** Does not need the engine to be there yet. */
   EngineClient(String host, Patience patience) {

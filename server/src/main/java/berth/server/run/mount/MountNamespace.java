@@ -1,5 +1,6 @@
 package berth.server.run.mount;
 
+import berth.rpc.DaemonThreads;
 import com.sun.jna.LastErrorException;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -62,7 +63,7 @@ record MountNamespace(List<Integer> pids) {
     CompletableFuture<T> done = new CompletableFuture<>();
     Gate gate = new Gate();
     Thread thread =
-        new Thread(
+        DaemonThreads.start(
             () -> {
               try {
                 enter(namespace);
@@ -72,8 +73,6 @@ record MountNamespace(List<Integer> pids) {
               }
             },
             "mounts");
-    thread.setDaemon(true);
-    thread.start();
     try {
       return get(done, atMost, gate);
     } catch (InterruptedException e) {

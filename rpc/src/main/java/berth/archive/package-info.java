@@ -1,0 +1,2 @@
+/** What servers and clients ask of archives that strangers made before they unpack them. */
+package berth.archive;
