@@ -90,7 +90,7 @@ reservations() {
   step "Building Berth" gradle --no-daemon -q installDist :e2e:testClasses
   start_server bench 4
   machine
-  run_class berth.bench.ReservationBench "$address" "$folder/bench" "$PWD/e2e/src/test/python/seed_reservations.py" \
+  run_class berth.e2e.bench.ReservationBench "$address" "$folder/bench" "$PWD/e2e/src/test/python/seed_reservations.py" \
     "$seconds" "$rounds"
 }
 
@@ -116,9 +116,9 @@ runs() {
   start_server process 4 --runtime process --allow-root
   machine
   docker version --format 'Docker {{.Server.Version}}, client {{.Client.Version}}'
-  run_class berth.bench.RunBench "$image" "$rounds" "$docker" "$docker_pid" "$address" "$server"
+  run_class berth.e2e.bench.RunBench "$image" "$rounds" "$docker" "$docker_pid" "$address" "$server"
   BERTH_JAVA_OPTS=-Dberth.unflushed=true start_server unflushed 4 --runtime docker --docker "$DOCKER_HOST"
-  run_class berth.bench.FlushBench "$image" "$rounds" "$docker" "$address"
+  run_class berth.e2e.bench.FlushBench "$image" "$rounds" "$docker" "$address"
 }
 
 # Holds the lock of GPU 0 in folder $1 as a process that is not Berth's, until it is killed.
@@ -160,7 +160,7 @@ year() {
   build/install/berth/bin/berth run --server "$address" --detach --gpus 1 -- true
   kill "$server"
   wait "$server" || true
-  step "Making a year of runs" run_class berth.bench.YearBench "$folder/year/state/runs" 10000 1000
+  step "Making a year of runs" run_class berth.e2e.bench.YearBench "$folder/year/state/runs" 10000 1000
   machine
   : >"$folder/year.log"
   started=$(date +%s%N)
@@ -216,13 +216,13 @@ registry() {
   step "Building Berth" gradle --no-daemon -q installDist :e2e:testClasses
   machine
   start_registry
-  run_class berth.bench.RegistryBench "$address" "$server" 10000 "$seconds" \
+  run_class berth.e2e.bench.RegistryBench "$address" "$server" 10000 "$seconds" \
     "$PWD/e2e/src/test/python/seed_registry.py"
   kill "$server"
   printf '\nOn etcd:\n'
   start_etcd "$port"
   start_registry --store etcd --etcd "http://127.0.0.1:$port"
-  run_class berth.bench.RegistryBench "$address" "$server" 1000 "$seconds" -
+  run_class berth.e2e.bench.RegistryBench "$address" "$server" 1000 "$seconds" -
 }
 
 cluster() {
@@ -230,7 +230,7 @@ cluster() {
   step "Building Berth" gradle --no-daemon -q installDist :e2e:testClasses
   machine
   start_registry
-  run_class berth.bench.ClusterBench "$address" $((rounds * 9)) "$most_servers"
+  run_class berth.e2e.bench.ClusterBench "$address" $((rounds * 9)) "$most_servers"
 }
 
 page() {
@@ -240,7 +240,7 @@ page() {
   machine
   start_registry
   page=$(sed -n 's/.* its page is //p' "$folder/registry.log")
-  run_class berth.e2e.PageBench "$address" "$page" "$server" 500 "$seconds" "$folder"
+  run_class berth.e2e.bench.PageBench "$address" "$page" "$server" 500 "$seconds" "$folder"
 }
 
 seconds=10

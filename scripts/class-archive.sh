@@ -102,7 +102,8 @@ merge berth berth-servers
 merge berth berth-placed
 merge berthd berthd-process
 # A static archive rather than -XX:ArchiveClassesAtExit: on Java 17 only that one takes classes of old compilers, such as
-# picocli's. G1 writes it, because only G1 can store objects too; any collector reads them.
+# picocli's. On JDK 25 it is also faster than the ahead-of-time cache of JEP 514: a `berth gpus` takes 611 ms of processor
+# time with it and 707 ms with the cache, `berth run` 643 and 668 ms. G1 writes it, because only G1 can store objects too; any collector reads them.
 for command in berth berthd berth-registry; do
   BERTH_JAVA_OPTS="-XX:-UseSerialGC -XX:+UseG1GC -Xshare:dump -XX:SharedClassListFile=$work/$command.classes"
   if ! "$bin/$command" >"$work/dump.log" 2>&1; then

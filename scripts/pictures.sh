@@ -47,6 +47,6 @@ start_registry few
 few="$address $page"
 start_registry many
 mkdir -p docs
-gradle --no-daemon -q :e2e:bench -Pbench.main=berth.e2e.PagePictures \
+gradle --no-daemon -q :e2e:bench -Pbench.main=berth.e2e.page.PagePictures \
   -Pbench.args="$few $address $page $PWD/docs $folder"
 ls -l docs/page-*.png

@@ -41,4 +41,4 @@ parts=(jdk gcc procps iproute2 python3-fasteners)
 require "${parts[@]}"
 
 step "Building Berth" "${GRADLE:-gradle}" --no-daemon -q :e2e:soakArguments
-exec "$JAVA_HOME/bin/java" @e2e/build/soak.args berth.e2e.Soak "${arguments[@]}"
+exec "$JAVA_HOME/bin/java" @e2e/build/soak.args berth.e2e.soak.Soak "${arguments[@]}"

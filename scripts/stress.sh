@@ -41,5 +41,5 @@ require "${parts[@]}"
 gradle=${GRADLE:-gradle}
 
 step "Building Berth" "$gradle" --no-daemon -q :e2e:testClasses installDist
-"$gradle" --no-daemon -q :e2e:junit -Ptest.only=berth.e2e.LockStressTest "-Pstress.seconds=$((minutes * 60))" \
+"$gradle" --no-daemon -q :e2e:junit -Ptest.only=berth.e2e.reservations.LockStressTest "-Pstress.seconds=$((minutes * 60))" \
   ${options[@]+"${options[@]}"} 2>&1 | { grep -v 'Malformed class file' || true; }

@@ -1,7 +1,7 @@
 package berth.cli;
 
-import berth.client.RunClient;
-import berth.client.ThisUser;
+import berth.client.call.RunClient;
+import berth.client.call.ThisUser;
 import berth.rpc.ExitCode;
 import berth.v1.CancelRunRequest;
 import java.util.List;

@@ -1,6 +1,6 @@
 package berth.cli;
 
-import berth.client.RunClient;
+import berth.client.call.RunClient;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import java.util.OptionalInt;

@@ -1,6 +1,6 @@
 package berth.cli;
 
-import berth.client.ServerConnection;
+import berth.client.call.ServerConnection;
 import berth.client.cluster.ClusterStates;
 import berth.client.cluster.ClusterWatch;
 import berth.rpc.ExitCode;

@@ -1,7 +1,7 @@
 package berth.cli;
 
-import berth.client.FollowedCluster;
-import berth.client.ThisUser;
+import berth.client.call.FollowedCluster;
+import berth.client.call.ThisUser;
 import berth.client.cluster.ClusterStates;
 import berth.rpc.BerthException;
 import berth.rpc.ExitCode;

@@ -1,12 +1,12 @@
 package berth.cli;
 
 import berth.cli.ServerFilterOptions.LabelOption;
-import berth.client.Program;
-import berth.client.RunSpec;
 import berth.client.cluster.ClusterFile;
 import berth.client.cluster.ClusterPolicy;
 import berth.client.cluster.ClusterRequest;
 import berth.client.cluster.TaskGroup;
+import berth.client.spec.Program;
+import berth.client.spec.RunSpec;
 import berth.command.DurationConverter;
 import berth.command.GpuCountConverter;
 import berth.text.Values;

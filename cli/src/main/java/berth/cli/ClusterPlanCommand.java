@@ -1,13 +1,13 @@
 package berth.cli;
 
-import berth.client.GpuServer;
-import berth.client.RegistryClient;
+import berth.client.call.RegistryClient;
 import berth.client.cluster.ClusterPlan;
 import berth.client.cluster.ClusterRequest;
 import berth.client.cluster.ClusterSpec;
 import berth.client.cluster.LikelyMistakes;
 import berth.client.cluster.Planner;
 import berth.client.cluster.TaskName;
+import berth.client.spec.GpuServer;
 import berth.rpc.Address;
 import berth.rpc.ExitCode;
 import java.util.LinkedHashMap;

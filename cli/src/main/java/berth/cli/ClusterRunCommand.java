@@ -1,6 +1,6 @@
 package berth.cli;
 
-import berth.client.RegistryClient;
+import berth.client.call.RegistryClient;
 import berth.client.cluster.Cluster;
 import berth.client.cluster.ClusterRequest;
 import berth.client.cluster.ClusterResult;

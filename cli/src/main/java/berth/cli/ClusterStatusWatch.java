@@ -1,6 +1,6 @@
 package berth.cli;
 
-import berth.client.FollowedCluster;
+import berth.client.call.FollowedCluster;
 import berth.rpc.BerthException;
 import berth.rpc.PlainText;
 import berth.v1.ClusterStatus;

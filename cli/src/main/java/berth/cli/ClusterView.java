@@ -1,6 +1,6 @@
 package berth.cli;
 
-import berth.client.Lines;
+import berth.client.call.Lines;
 import berth.client.cluster.ClusterEvent;
 import berth.client.cluster.ClusterRequest;
 import berth.client.cluster.ClusterResult;

@@ -1,6 +1,6 @@
 package berth.cli;
 
-import berth.client.Download;
+import berth.client.call.Download;
 import berth.rpc.BerthException;
 import berth.rpc.ExitCode;
 import berth.rpc.Reason;

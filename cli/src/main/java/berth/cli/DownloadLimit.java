@@ -1,8 +1,8 @@
 package berth.cli;
 
-import berth.client.Download;
-import berth.client.RunClient;
-import berth.client.TarUnpacker;
+import berth.client.call.Download;
+import berth.client.call.RunClient;
+import berth.client.call.TarUnpacker;
 import berth.command.SizeConverter;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;

@@ -1,9 +1,9 @@
 package berth.cli;
 
-import berth.client.ClusterClient;
-import berth.client.FollowedCluster;
-import berth.client.ManyServers;
-import berth.client.ManyServers.Answer;
+import berth.client.call.ClusterClient;
+import berth.client.call.FollowedCluster;
+import berth.client.call.ManyServers;
+import berth.client.call.ManyServers.Answer;
 import berth.client.cluster.ClusterStates;
 import berth.rpc.Address;
 import berth.rpc.BerthException;

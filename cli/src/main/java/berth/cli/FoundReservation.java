@@ -1,8 +1,8 @@
 package berth.cli;
 
-import berth.client.ManyServers;
-import berth.client.ManyServers.Answer;
-import berth.client.ReservationClient;
+import berth.client.call.ManyServers;
+import berth.client.call.ManyServers.Answer;
+import berth.client.call.ReservationClient;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;

@@ -1,8 +1,8 @@
 package berth.cli;
 
-import berth.client.RunClient;
-import berth.client.RunSearch;
-import berth.client.RunSearch.Match;
+import berth.client.call.RunClient;
+import berth.client.call.RunSearch;
+import berth.client.call.RunSearch.Match;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.Run;

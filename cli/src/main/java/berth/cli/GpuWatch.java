@@ -1,8 +1,8 @@
 package berth.cli;
 
-import berth.client.GpuClient;
-import berth.client.ManyServers;
-import berth.client.RegistryClient;
+import berth.client.call.GpuClient;
+import berth.client.call.ManyServers;
+import berth.client.call.RegistryClient;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.PlainText;

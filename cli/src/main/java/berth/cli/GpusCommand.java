@@ -1,7 +1,7 @@
 package berth.cli;
 
-import berth.client.GpuClient;
-import berth.client.ManyServers;
+import berth.client.call.GpuClient;
+import berth.client.call.ManyServers;
 import berth.rpc.Address;
 import berth.rpc.ExitCode;
 import berth.v1.ListGpusResponse;

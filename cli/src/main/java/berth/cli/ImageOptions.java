@@ -1,7 +1,7 @@
 package berth.cli;
 
-import berth.client.Program;
-import berth.client.RunSpec;
+import berth.client.spec.Program;
+import berth.client.spec.RunSpec;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.Entrypoint;

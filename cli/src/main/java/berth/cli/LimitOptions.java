@@ -1,7 +1,7 @@
 package berth.cli;
 
-import berth.client.IdleLimit;
-import berth.client.Warning;
+import berth.client.spec.IdleLimit;
+import berth.client.spec.Warning;
 import berth.command.DurationConverter;
 import berth.command.SizeConverter;
 import berth.rpc.BerthException;

@@ -1,6 +1,6 @@
 package berth.cli;
 
-import berth.client.FollowedRun;
+import berth.client.call.FollowedRun;
 import berth.rpc.ExitCode;
 import berth.v1.AttachRunRequest;
 import java.io.UncheckedIOException;

@@ -1,6 +1,6 @@
 package berth.cli;
 
-import berth.client.ThisUser;
+import berth.client.call.ThisUser;
 import berth.v1.Owner;
 import picocli.CommandLine.ArgGroup;
 import picocli.CommandLine.ITypeConverter;

@@ -1,6 +1,6 @@
 package berth.cli;
 
-import berth.client.PlacementListener;
+import berth.client.call.PlacementListener;
 import berth.rpc.BerthException;
 import berth.v1.Server;
 import java.util.LinkedHashMap;

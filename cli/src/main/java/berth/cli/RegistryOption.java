@@ -1,6 +1,6 @@
 package berth.cli;
 
-import berth.client.RegistryClient;
+import berth.client.call.RegistryClient;
 import berth.command.SettingsFile;
 import berth.discovery.Discovery;
 import berth.discovery.FoundRegistry;

@@ -1,6 +1,6 @@
 package berth.cli;
 
-import berth.client.ReservationClient;
+import berth.client.call.ReservationClient;
 import berth.command.DurationConverter;
 import berth.rpc.ExitCode;
 import berth.rpc.Messages;

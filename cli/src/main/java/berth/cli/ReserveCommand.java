@@ -1,9 +1,9 @@
 package berth.cli;
 
 import berth.cli.ServerFilterOptions.LabelOption;
-import berth.client.PlacedReservation;
-import berth.client.ReservationClient;
-import berth.client.ThisUser;
+import berth.client.call.PlacedReservation;
+import berth.client.call.ReservationClient;
+import berth.client.call.ThisUser;
 import berth.command.DurationConverter;
 import berth.rpc.BerthException;
 import berth.rpc.ExitCode;

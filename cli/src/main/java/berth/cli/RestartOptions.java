@@ -1,11 +1,11 @@
 package berth.cli;
 
-import berth.client.IdleLimit;
-import berth.client.Warning;
 import berth.client.cluster.Cleaning;
 import berth.client.cluster.ClusterPolicy;
 import berth.client.cluster.RestartPolicy;
 import berth.client.cluster.SuccessRule;
+import berth.client.spec.IdleLimit;
+import berth.client.spec.Warning;
 import berth.command.DurationConverter;
 import java.time.Duration;
 import java.util.Optional;

@@ -1,14 +1,14 @@
 package berth.cli;
 
 import berth.cli.ServerFilterOptions.LabelOption;
-import berth.client.Download;
-import berth.client.FollowedRun;
-import berth.client.PlacedRun;
-import berth.client.Program;
-import berth.client.ProgramDelivery;
-import berth.client.RegistryClient;
-import berth.client.RunClient;
-import berth.client.ThisUser;
+import berth.client.call.Download;
+import berth.client.call.FollowedRun;
+import berth.client.call.PlacedRun;
+import berth.client.call.ProgramDelivery;
+import berth.client.call.RegistryClient;
+import berth.client.call.RunClient;
+import berth.client.call.ThisUser;
+import berth.client.spec.Program;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.ExitCode;

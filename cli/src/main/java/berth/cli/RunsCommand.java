@@ -1,6 +1,6 @@
 package berth.cli;
 
-import berth.client.RunClient;
+import berth.client.call.RunClient;
 import berth.rpc.Address;
 import berth.rpc.ExitCode;
 import berth.v1.ListRunsResponse;

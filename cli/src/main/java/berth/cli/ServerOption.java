@@ -1,7 +1,7 @@
 package berth.cli;
 
-import berth.client.ManyServers;
-import berth.client.RegistryClient;
+import berth.client.call.ManyServers;
+import berth.client.call.RegistryClient;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;

@@ -1,8 +1,8 @@
 package berth.cli;
 
-import berth.client.ManyServers;
-import berth.client.ManyServers.Answer;
-import berth.client.RegistryClient;
+import berth.client.call.ManyServers;
+import berth.client.call.ManyServers.Answer;
+import berth.client.call.RegistryClient;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.PlainText;

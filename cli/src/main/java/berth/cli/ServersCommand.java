@@ -1,6 +1,6 @@
 package berth.cli;
 
-import berth.client.RegistryClient;
+import berth.client.call.RegistryClient;
 import berth.rpc.ExitCode;
 import berth.v1.Server;
 import berth.v1.ServerFilter;

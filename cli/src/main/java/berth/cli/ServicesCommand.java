@@ -1,7 +1,7 @@
 package berth.cli;
 
-import berth.client.RegistryClient;
-import berth.client.RunClient;
+import berth.client.call.RegistryClient;
+import berth.client.call.RunClient;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.ExitCode;

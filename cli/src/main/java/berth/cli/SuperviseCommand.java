@@ -1,6 +1,6 @@
 package berth.cli;
 
-import berth.client.RegistryClient;
+import berth.client.call.RegistryClient;
 import berth.client.cluster.SupervisedCluster;
 import berth.rpc.ExitCode;
 import berth.rpc.PlainText;

@@ -1,6 +1,6 @@
 package berth.cli;
 
-import berth.client.Lines;
+import berth.client.call.Lines;
 
 /** Makes lines of the two streams of one task. Not for several threads at once. */
 final class TaskLines {

@@ -4,7 +4,7 @@ import static berth.v1.ClusterOutcome.CLUSTER_OUTCOME_SUCCEEDED;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import berth.client.RegistryClient;
+import berth.client.call.RegistryClient;
 import berth.fake.FakeRegistry;
 import berth.fake.FakeRuns;
 import berth.fake.FakeServer;

@@ -3,7 +3,7 @@ package berth.cli;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import berth.client.RegistryClient;
+import berth.client.call.RegistryClient;
 import berth.fake.FakeRegistry;
 import berth.fake.FakeRuns;
 import berth.rpc.Address;

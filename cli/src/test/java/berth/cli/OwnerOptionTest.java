@@ -3,7 +3,7 @@ package berth.cli;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import berth.client.ThisUser;
+import berth.client.call.ThisUser;
 import berth.v1.ListReservationsResponse;
 import berth.v1.ListRunsResponse;
 import berth.v1.LockHolder;

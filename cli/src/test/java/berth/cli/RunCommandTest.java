@@ -3,8 +3,8 @@ package berth.cli;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import berth.client.ProgramDelivery;
-import berth.client.RunClient;
+import berth.client.call.ProgramDelivery;
+import berth.client.call.RunClient;
 import berth.fake.FakeRuns;
 import berth.fake.Upload;
 import berth.rpc.Messages;
@@ -120,7 +120,7 @@ class RunCommandTest {
     assertThat(request.getName()).isEqualTo("study");
     assertThat(request.getRequestId()).isEqualTo("r1");
     assertThat(request.getDetached()).isTrue();
-    assertThat(request.getOwner()).isEqualTo(berth.client.ThisUser.owner());
+    assertThat(request.getOwner()).isEqualTo(berth.client.call.ThisUser.owner());
   }
 
   @Test

@@ -1,6 +1,5 @@
 package berth.cli;
 
-import berth.client.GpuServer;
 import berth.client.cluster.ClusterEvent;
 import berth.client.cluster.ClusterPlan;
 import berth.client.cluster.ClusterRequest;
@@ -8,6 +7,7 @@ import berth.client.cluster.ClusterResult;
 import berth.client.cluster.ClusterSpec;
 import berth.client.cluster.TaskName;
 import berth.client.cluster.TaskResult;
+import berth.client.spec.GpuServer;
 import berth.rpc.Address;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;

@@ -2,8 +2,8 @@ package berth.cli;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.client.ManyServers;
-import berth.client.ManyServers.Answer;
+import berth.client.call.ManyServers;
+import berth.client.call.ManyServers.Answer;
 import berth.fake.FakeRegistry;
 import berth.rpc.Address;
 import berth.rpc.BerthException;

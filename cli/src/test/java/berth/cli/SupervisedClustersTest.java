@@ -8,7 +8,7 @@ import static berth.v1.ClusterPhase.CLUSTER_PHASE_STOPPING;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import berth.client.ThisUser;
+import berth.client.call.ThisUser;
 import berth.client.cluster.ClusterStates;
 import berth.command.CommandRunner;
 import berth.fake.FakeRegistry;

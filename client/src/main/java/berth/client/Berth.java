@@ -1,10 +1,31 @@
 package berth.client;
 
+import berth.client.call.Download;
+import berth.client.call.FollowedRun;
+import berth.client.call.GivenServer;
+import berth.client.call.GpuClient;
+import berth.client.call.GpuServers;
+import berth.client.call.ManyServers;
+import berth.client.call.PlacedReservation;
+import berth.client.call.PlacedRun;
+import berth.client.call.PlacementListener;
+import berth.client.call.RegistryClient;
+import berth.client.call.RunClient;
+import berth.client.call.RunRequests;
+import berth.client.call.RunSearch;
+import berth.client.call.ServerFilters;
+import berth.client.call.ServerSource;
+import berth.client.call.TarUnpacker;
 import berth.client.cluster.Cluster;
 import berth.client.cluster.ClusterEvent;
 import berth.client.cluster.ClusterRequest;
 import berth.client.cluster.ClusterSubmission;
 import berth.client.cluster.DetachedCluster;
+import berth.client.spec.GpuServer;
+import berth.client.spec.ReservationSpec;
+import berth.client.spec.Resources;
+import berth.client.spec.RunSpec;
+import berth.client.spec.ServerGpu;
 import berth.discovery.Discovery;
 import berth.discovery.FoundRegistry;
 import berth.discovery.Reach;
@@ -136,7 +157,7 @@ public final class Berth implements AutoCloseable {
    * @throws BerthException UNAVAILABLE or TIMED_OUT if no registry answers, or not the one server
    */
   public List<GpuServer> servers() {
-    return known(ServerFilter.getDefaultInstance()).stream().map(GpuServer::of).toList();
+    return known(ServerFilter.getDefaultInstance()).stream().map(GpuServers::of).toList();
   }
 
   /**
@@ -161,8 +182,12 @@ public final class Berth implements AutoCloseable {
 
   private static Stream<ServerGpu> gpus(ManyServers.Answer<Map<String, Gpu>> answer) {
     Map<String, Gpu> samples = answer.value().orElse(Map.of());
-    return GpuServer.of(answer.server()).gpus().stream()
-        .map(gpu -> samples.containsKey(gpu.uuid()) ? gpu.now(samples.get(gpu.uuid())) : gpu);
+    return GpuServers.of(answer.server()).gpus().stream()
+        .map(
+            gpu ->
+                samples.containsKey(gpu.uuid())
+                    ? GpuServers.now(gpu, samples.get(gpu.uuid()))
+                    : gpu);
   }
 
   private List<Server> known(ServerFilter filter) {
@@ -377,7 +402,7 @@ public final class Berth implements AutoCloseable {
       throws IOException {
     placed.run(
         requests.request().setDetached(detached).build(),
-        ServerChoice.of(source, spec),
+        ServerFilters.of(source, spec),
         (request, client, services) ->
             requests.complete(request, client, services, UnaryOperator.identity()));
   }
@@ -486,7 +511,7 @@ public final class Berth implements AutoCloseable {
               }
             },
             new Placing(server::set, () -> {}))
-        .reserve(spec.request(), ServerChoice.of(source, spec));
+        .reserve(spec);
     GpuReservation held =
         new GpuReservation(
             this,

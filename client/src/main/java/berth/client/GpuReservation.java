@@ -1,5 +1,10 @@
 package berth.client;
 
+import berth.client.call.FollowedRun;
+import berth.client.call.ReservationClient;
+import berth.client.call.RunClient;
+import berth.client.call.RunRequests;
+import berth.client.spec.RunSpec;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;

@@ -1,5 +1,8 @@
 package berth.client;
 
+import berth.client.call.RunClient;
+import berth.client.call.RunLines;
+import berth.client.call.ThisUser;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.CancelRunRequest;

@@ -1,5 +1,6 @@
 /**
- * The library through which programs use Berth. {@link berth.client.Berth} is its front door;
- * behind it there is one proxy for each service, of the same shape as the service.
+ * The library through which programs use Berth. {@link berth.client.Berth} is its front door, the
+ * rest of this package is what it returns. It takes what {@link berth.client.spec} and {@link
+ * berth.client.cluster} describe; {@link berth.client.call} is for itself.
  */
 package berth.client;

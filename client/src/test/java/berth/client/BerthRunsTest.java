@@ -3,6 +3,7 @@ package berth.client;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import berth.client.call.ThisUser;
 import berth.fake.FakeRegistry;
 import berth.fake.FakeRuns;
 import berth.rpc.Address;

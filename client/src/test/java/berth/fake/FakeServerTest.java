@@ -2,7 +2,7 @@ package berth.fake;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.client.RunClient;
+import berth.client.call.RunClient;
 import berth.v1.RunCodeRequest;
 import java.time.Duration;
 import java.util.ArrayList;

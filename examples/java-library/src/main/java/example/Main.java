@@ -2,11 +2,11 @@ package example;
 
 import berth.client.Berth;
 import berth.client.RunResult;
-import berth.client.RunSpec;
-import berth.client.ServerGpu;
 import berth.client.cluster.Cluster;
 import berth.client.cluster.ClusterEvent;
 import berth.client.cluster.ClusterRequest;
+import berth.client.spec.RunSpec;
+import berth.client.spec.ServerGpu;
 
 /** Lists the GPUs, runs a script on one of them, and then three that know each other. */
 public final class Main {

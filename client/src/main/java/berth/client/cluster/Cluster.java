@@ -1,11 +1,11 @@
 package berth.client.cluster;
 
-import berth.client.GpuServer;
-import berth.client.RegistryClient;
-import berth.client.RunRequests;
+import berth.client.call.RegistryClient;
+import berth.client.call.RunRequests;
 import berth.client.cluster.ClusterAttempt.News;
 import berth.client.cluster.ClusterAttempt.Verdict;
 import berth.client.cluster.ClusterResult.Outcome;
+import berth.client.spec.GpuServer;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;

@@ -1,6 +1,6 @@
 package berth.client.cluster;
 
-import berth.client.RunRequests;
+import berth.client.call.RunRequests;
 import berth.client.cluster.ClusterResult.Outcome;
 import berth.client.cluster.TaskResult.End;
 import berth.rpc.BerthException;

@@ -1,6 +1,6 @@
 package berth.client.cluster;
 
-import berth.client.GpuServer;
+import berth.client.spec.GpuServer;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;

@@ -1,8 +1,8 @@
 package berth.client.cluster;
 
-import berth.client.IdleLimit;
-import berth.client.RunSpec;
-import berth.client.Warning;
+import berth.client.spec.IdleLimit;
+import berth.client.spec.RunSpec;
+import berth.client.spec.Warning;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.text.InvalidValueException;

@@ -1,8 +1,8 @@
 package berth.client.cluster;
 
-import berth.client.Program;
-import berth.client.TarPacker;
-import berth.client.TarUnpacker;
+import berth.client.call.TarPacker;
+import berth.client.call.TarUnpacker;
+import berth.client.spec.Program;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import com.google.gson.Gson;

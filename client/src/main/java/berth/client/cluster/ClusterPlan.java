@@ -1,6 +1,6 @@
 package berth.client.cluster;
 
-import berth.client.GpuServer;
+import berth.client.spec.GpuServer;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;

@@ -1,7 +1,7 @@
 package berth.client.cluster;
 
-import berth.client.RunSpec;
-import berth.client.Warning;
+import berth.client.spec.RunSpec;
+import berth.client.spec.Warning;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import java.nio.file.Path;

@@ -1,11 +1,11 @@
 package berth.client.cluster;
 
-import berth.client.Bundle;
-import berth.client.GpuServer;
-import berth.client.RegistryClient;
-import berth.client.ServerConnection;
-import berth.client.ServerFeed;
-import berth.client.ThisUser;
+import berth.client.call.Bundle;
+import berth.client.call.RegistryClient;
+import berth.client.call.ServerConnection;
+import berth.client.call.ServerFeed;
+import berth.client.call.ThisUser;
+import berth.client.spec.GpuServer;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.ClusterPhase;

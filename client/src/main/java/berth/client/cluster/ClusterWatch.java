@@ -1,9 +1,9 @@
 package berth.client.cluster;
 
-import berth.client.ClusterClient;
-import berth.client.FollowedCluster;
-import berth.client.RunClient;
-import berth.client.ServerConnection;
+import berth.client.call.ClusterClient;
+import berth.client.call.FollowedCluster;
+import berth.client.call.RunClient;
+import berth.client.call.ServerConnection;
 import berth.client.cluster.ClusterChanges.Change;
 import berth.client.cluster.TaskFeed.Reading;
 import berth.rpc.Address;

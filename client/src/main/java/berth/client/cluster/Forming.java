@@ -1,11 +1,11 @@
 package berth.client.cluster;
 
-import berth.client.GpuServer;
-import berth.client.RegistryClient;
-import berth.client.ServerFeed;
-import berth.client.ServerFeed.Snapshot;
-import berth.client.Turn;
+import berth.client.call.RegistryClient;
+import berth.client.call.ServerFeed;
+import berth.client.call.ServerFeed.Snapshot;
+import berth.client.call.Turn;
 import berth.client.cluster.GangReservation.Refused;
+import berth.client.spec.GpuServer;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;
 import berth.rpc.Reason;

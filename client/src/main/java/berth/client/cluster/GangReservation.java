@@ -1,9 +1,9 @@
 package berth.client.cluster;
 
-import berth.client.GpuServer;
-import berth.client.RunRequests;
-import berth.client.RunSpec;
+import berth.client.call.RunRequests;
 import berth.client.cluster.Hosts.Host;
+import berth.client.spec.GpuServer;
+import berth.client.spec.RunSpec;
 import berth.rpc.Address;
 import berth.rpc.BerthException;
 import berth.rpc.Messages;

@@ -1,9 +1,9 @@
 package berth.client.cluster;
 
-import berth.client.GpuServer;
-import berth.client.ReservationClient;
-import berth.client.RunClient;
-import berth.client.ServerConnection;
+import berth.client.call.ReservationClient;
+import berth.client.call.RunClient;
+import berth.client.call.ServerConnection;
+import berth.client.spec.GpuServer;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.ListServicesResponse;

@@ -1,6 +1,6 @@
 package berth.client.cluster;
 
-import berth.client.ThisUser;
+import berth.client.call.ThisUser;
 import berth.rpc.Address;
 import berth.rpc.Messages;
 import berth.v1.ClusterNote;

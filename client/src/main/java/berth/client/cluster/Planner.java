@@ -1,10 +1,10 @@
 package berth.client.cluster;
 
-import berth.client.GpuChoice;
-import berth.client.GpuServer;
-import berth.client.RunSpec;
-import berth.client.ServerChoice;
-import berth.client.ServerGpu;
+import berth.client.spec.GpuChoice;
+import berth.client.spec.GpuServer;
+import berth.client.spec.RunSpec;
+import berth.client.spec.ServerChoice;
+import berth.client.spec.ServerGpu;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import java.util.ArrayList;

@@ -1,6 +1,6 @@
 package berth.client.cluster;
 
-import berth.client.RegistryClient;
+import berth.client.call.RegistryClient;
 import berth.rpc.BerthException;
 import berth.rpc.ExitCode;
 import berth.rpc.Messages;

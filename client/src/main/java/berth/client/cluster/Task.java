@@ -1,7 +1,7 @@
 package berth.client.cluster;
 
-import berth.client.FollowedRun;
-import berth.client.RunRequests;
+import berth.client.call.FollowedRun;
+import berth.client.call.RunRequests;
 import berth.client.cluster.Hosts.Host;
 import berth.client.cluster.TaskResult.End;
 import berth.rpc.BerthException;

@@ -1,7 +1,7 @@
 package berth.client.cluster;
 
-import berth.client.FollowedRun;
-import berth.client.RunClient;
+import berth.client.call.FollowedRun;
+import berth.client.call.RunClient;
 import berth.client.cluster.ClusterChanges.Change;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;

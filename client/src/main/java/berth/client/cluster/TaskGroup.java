@@ -1,6 +1,6 @@
 package berth.client.cluster;
 
-import berth.client.RunSpec;
+import berth.client.spec.RunSpec;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import java.util.List;

@@ -1,6 +1,6 @@
 package berth.client.cluster;
 
-import berth.client.Warning;
+import berth.client.spec.Warning;
 import berth.rpc.BerthException;
 import java.util.Optional;
 

@@ -3,9 +3,9 @@ package berth.client.cluster;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import berth.client.IdleLimit;
-import berth.client.Program;
-import berth.client.Warning;
+import berth.client.spec.IdleLimit;
+import berth.client.spec.Program;
+import berth.client.spec.Warning;
 import berth.rpc.BerthException;
 import java.io.IOException;
 import java.io.RandomAccessFile;

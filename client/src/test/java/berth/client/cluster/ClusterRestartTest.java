@@ -3,9 +3,9 @@ package berth.client.cluster;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
-import berth.client.Warning;
 import berth.client.cluster.ClusterResult.Outcome;
 import berth.client.cluster.TaskResult.End;
+import berth.client.spec.Warning;
 import berth.fake.FakeRegistry;
 import berth.fake.FakeServer;
 import berth.v1.ClusterNote;

@@ -7,8 +7,8 @@ import static berth.v1.TaskEnd.TASK_END_SERVER_LOST;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import berth.client.ClusterClient;
-import berth.client.ServerConnection;
+import berth.client.call.ClusterClient;
+import berth.client.call.ServerConnection;
 import berth.fake.FakeRuns;
 import berth.fake.FakeServer;
 import berth.fake.SampleStatus;

@@ -1,6 +1,6 @@
 package berth.client.cluster;
 
-import berth.client.RegistryClient;
+import berth.client.call.RegistryClient;
 import berth.fake.FakeRegistry;
 import berth.fake.FakeServer;
 import berth.v1.AwaitTurnResponse;

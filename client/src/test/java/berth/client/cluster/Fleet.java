@@ -1,9 +1,9 @@
 package berth.client.cluster;
 
-import berth.client.GpuLoad;
-import berth.client.GpuServer;
-import berth.client.ServerGpu;
-import berth.client.ServerGpu.State;
+import berth.client.spec.GpuLoad;
+import berth.client.spec.GpuServer;
+import berth.client.spec.ServerGpu;
+import berth.client.spec.ServerGpu.State;
 import berth.rpc.Address;
 import java.util.ArrayList;
 import java.util.HashMap;

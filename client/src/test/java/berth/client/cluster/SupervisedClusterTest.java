@@ -3,7 +3,7 @@ package berth.client.cluster;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import berth.client.RegistryClient;
+import berth.client.call.RegistryClient;
 import berth.rpc.Address;
 import berth.rpc.SealedMessage;
 import berth.v1.ClusterPhase;

@@ -1,9 +1,9 @@
 package berth.examples;
 
-import berth.client.FollowedRun;
-import berth.client.GpuClient;
-import berth.client.RunClient;
-import berth.client.RunLines;
+import berth.client.call.FollowedRun;
+import berth.client.call.GpuClient;
+import berth.client.call.RunClient;
+import berth.client.call.RunLines;
 import berth.command.CommandRunner;
 import berth.v1.Gpu;
 import berth.v1.GpuReport;

@@ -1,8 +1,8 @@
 package berth.examples;
 
-import berth.client.FollowedRun;
-import berth.client.RunClient;
-import berth.client.RunLines;
+import berth.client.call.FollowedRun;
+import berth.client.call.RunClient;
+import berth.client.call.RunLines;
 import berth.command.CommandRunner;
 import berth.v1.RunCodeRequest;
 import java.io.IOException;

@@ -2,7 +2,7 @@ package berth.client.cluster;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.client.Program;
+import berth.client.spec.Program;
 import berth.fuzz.Inputs;
 import berth.fuzz.Scratch;
 import com.code_intelligence.jazzer.junit.FuzzTest;

@@ -2,7 +2,7 @@ package berth.client.cluster;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import berth.client.RegistryClient;
+import berth.client.call.RegistryClient;
 import berth.fuzz.Scratch;
 import berth.rpc.Address;
 import berth.rpc.BerthException;

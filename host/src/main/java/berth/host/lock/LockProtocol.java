@@ -2,6 +2,7 @@ package berth.host.lock;
 
 import berth.host.gpu.GpuMonitor;
 import berth.rpc.Vitals;
+import com.sun.jna.LastErrorException;
 import java.io.IOException;
 import java.nio.file.ClosedWatchServiceException;
 import java.nio.file.StandardWatchEventKinds;
@@ -130,6 +131,11 @@ public final class LockProtocol implements AutoCloseable {
   Runnable listen(Runnable listener) {
     listeners.add(listener);
     return () -> listeners.remove(listener);
+  }
+
+  /** Whether the kernel refused a call, which may go well another time. */
+  public static boolean isRefusedCall(Throwable failure) {
+    return failure instanceof LastErrorException;
   }
 
   /** For what must not be forgotten, whatever befalls it. */

@@ -8,6 +8,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
 import berth.metrics.Metrics;
+import berth.metrics.ShownMetrics;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.v1.HeartbeatResponse;

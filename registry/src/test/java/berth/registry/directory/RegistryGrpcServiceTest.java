@@ -8,6 +8,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
 import berth.metrics.Metrics;
+import berth.metrics.ShownMetrics;
 import berth.registry.line.TurnLine;
 import berth.rpc.Address;
 import berth.rpc.RpcChannel;

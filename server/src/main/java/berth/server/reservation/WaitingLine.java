@@ -9,7 +9,6 @@ import berth.host.lock.TicketQueue;
 import berth.rpc.BerthException;
 import berth.rpc.Reason;
 import berth.rpc.Vitals;
-import com.sun.jna.LastErrorException;
 import java.io.UncheckedIOException;
 import java.time.Duration;
 import java.time.Instant;
@@ -314,7 +313,7 @@ final class WaitingLine {
     boolean passing =
         e instanceof BerthException expected
             ? expected.reason() == Reason.UNAVAILABLE || expected.reason() == Reason.EXHAUSTED
-            : e instanceof LastErrorException
+            : LockProtocol.isRefusedCall(e)
                 || e instanceof UncheckedIOException
                 || e instanceof OutOfMemoryError;
     return passing ? Optional.of(String.valueOf(e.getMessage())) : Optional.empty();

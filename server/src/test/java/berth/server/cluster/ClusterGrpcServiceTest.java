@@ -1,6 +1,6 @@
 package berth.server.cluster;
 
-import static berth.server.ShownMetrics.value;
+import static berth.metrics.ShownMetrics.value;
 import static berth.server.cluster.Machine.PATIENCE;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;

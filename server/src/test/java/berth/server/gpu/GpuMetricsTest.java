@@ -11,7 +11,7 @@ import berth.host.gpu.GpuHealth;
 import berth.host.gpu.GpuMonitor;
 import berth.host.gpu.RecoveryAction;
 import berth.metrics.Metrics;
-import berth.server.ShownMetrics;
+import berth.metrics.ShownMetrics;
 import java.time.Clock;
 import java.time.Duration;
 import java.util.List;

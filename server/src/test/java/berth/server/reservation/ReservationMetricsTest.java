@@ -7,7 +7,7 @@ import static org.awaitility.Awaitility.await;
 import berth.host.lock.GpuWish;
 import berth.host.lock.LockFile;
 import berth.host.lock.LockFolder;
-import berth.server.ShownMetrics;
+import berth.metrics.ShownMetrics;
 import berth.server.reservation.Box.Outcome;
 import java.nio.file.Path;
 import java.time.Duration;

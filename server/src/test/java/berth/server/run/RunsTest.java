@@ -1,6 +1,6 @@
 package berth.server.run;
 
-import static berth.server.ShownMetrics.value;
+import static berth.metrics.ShownMetrics.value;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;

@@ -29,7 +29,8 @@ final class ContainerExit {
   // engine understands, so it is between this and one less.
   private static final Duration EVENTS_AHEAD = Duration.ofSeconds(2);
   // By SIGKILL, or by SIGTERM.
-  private static final Set<Integer> KILLED = Set.of(137, 143);
+  private static final int SIGKILLED = 137;
+  private static final Set<Integer> KILLED = Set.of(SIGKILLED, 143);
   // What an engine reports that was restarted and cannot find out how a program ended.
   private static final int UNKNOWN = 255;
 
@@ -37,11 +38,13 @@ final class ContainerExit {
 
   private final EngineClient engine;
   private final RunContainers containers;
+  private final OutOfMemoryKills kills;
   private final Set<String> startedHere = ConcurrentHashMap.newKeySet();
   private final Set<String> signalled = ConcurrentHashMap.newKeySet();
 
-  ContainerExit(EngineClient engine) {
+  ContainerExit(EngineClient engine, OutOfMemoryKills kills) {
     this.engine = engine;
+    this.kills = kills;
     containers = new RunContainers(engine);
   }
 
@@ -109,7 +112,8 @@ final class ContainerExit {
 
   // The state of a container tells too little of one that was killed. An engine that is shut down
   // stops its containers first, and answers as if they had ended by themselves. And one that hears
-  // of the end before it hears of the lack of memory never sets OOMKilled. But its events tell.
+  // of the end before it hears of the lack of memory never sets OOMKilled. But its events tell, and
+  // if it never hears of it, the kernel does.
   private Exit decide(String runId, InspectContainerResponse container)
       throws InterruptedException {
     Exit exit = exit(container.getState());
@@ -120,8 +124,12 @@ final class ContainerExit {
     if (events.contains("oom")) {
       return new Exit(exit.code(), true, exit.at(), "");
     }
-    return events.contains("kill")
-        ? exit.lostBecause("the container was stopped by the Docker engine, not by Berth")
+    if (events.contains("kill")) {
+      return exit.lostBecause("the container was stopped by the Docker engine, not by Berth");
+    }
+    // Neither Berth nor the engine killed it; the kernel did kill something just then.
+    return exit.code() == SIGKILLED && kills.since(runId)
+        ? new Exit(exit.code(), true, exit.at(), "")
         : exit;
   }
 

@@ -56,6 +56,7 @@ public final class DockerRuntime implements RunEngine {
   private final EngineClient engine;
   private final DockerClient docker;
   private final RunContainers containers;
+  private final OutOfMemoryKills kills = new OutOfMemoryKills();
   private final ContainerExit exits;
   private final ContainerDisk disk;
   private final ContainerReaper reaper;
@@ -63,7 +64,7 @@ public final class DockerRuntime implements RunEngine {
   private final Images images;
   private final RunMounts mounts;
   private final Launcher launcher = Launcher.ofThisMachine();
-  private final Map<String, Path> peakFiles = new ConcurrentHashMap<>();
+  private final Map<String, ContainerGroup> groups = new ConcurrentHashMap<>();
   private volatile RunEngine.Info info;
   private volatile GpuAccess gpuAccess = GpuAccess.NONE;
 
@@ -86,7 +87,7 @@ public final class DockerRuntime implements RunEngine {
     this.engine = engine;
     docker = engine.commands();
     containers = new RunContainers(engine);
-    exits = new ContainerExit(engine);
+    exits = new ContainerExit(engine, kills);
     disk = new ContainerDisk(containers);
     reaper = new ContainerReaper(engine, state, settings.reapAfter);
     host = new EngineHost(settings.host);
@@ -253,6 +254,7 @@ public final class DockerRuntime implements RunEngine {
   private Running startContainer(Launch launch) throws InterruptedException {
     if (!launch.folder().started()) {
       try {
+        kills.starts(launch.runId());
         engine.ordering(() -> docker.startContainerCmd(RunContainers.name(launch.runId())).exec());
         exits.startedHere(launch.runId());
       } catch (NotModifiedException e) {
@@ -287,8 +289,7 @@ public final class DockerRuntime implements RunEngine {
     Long pid = now.getState().getPidLong();
     OptionalInt process =
         pid == null || pid == 0 ? OptionalInt.empty() : OptionalInt.of(pid.intValue());
-    process.ifPresent(
-        id -> ContainerGroup.peakFileOf(id).ifPresent(file -> peakFiles.put(runId, file)));
+    process.ifPresent(id -> ContainerGroup.of(id).ifPresent(group -> groups.put(runId, group)));
     return new Running(now.getId(), process, true, List.of());
   }
 
@@ -313,15 +314,16 @@ public final class DockerRuntime implements RunEngine {
 
   @Override
   public OptionalLong peakMemory(String runId) {
-    Path file = peakFiles.get(runId);
-    if (file == null) {
+    ContainerGroup group = groups.get(runId);
+    if (group == null) {
       containers
           .processOf(runId)
-          .flatMap(ContainerGroup::peakFileOf)
-          .ifPresent(found -> peakFiles.put(runId, found));
+          .flatMap(ContainerGroup::of)
+          .ifPresent(found -> groups.put(runId, found));
       return OptionalLong.empty();
     }
-    return ContainerGroup.readPeak(file);
+    kills.look(runId, group);
+    return group.peakMemory();
   }
 
   @Override
@@ -331,8 +333,9 @@ public final class DockerRuntime implements RunEngine {
 
   @Override
   public void remove(String runId) {
-    peakFiles.remove(runId);
+    groups.remove(runId);
     exits.forget(runId);
+    kills.forget(runId);
     containers.remove(runId);
     mounts.unbind(Runs.folder(settings.stateFolder, runId).mounts());
   }

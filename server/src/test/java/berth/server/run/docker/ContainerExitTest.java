@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import berth.server.run.RunEngine.Exit;
 import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
@@ -29,13 +30,17 @@ class ContainerExitTest {
   @TempDir private Path folder;
   private FakeEngine engine;
   private EngineClient client;
+  private Path machine;
+  private OutOfMemoryKills kills;
   private ContainerExit exits;
 
   @BeforeEach
   void open() throws IOException {
     engine = new FakeEngine(folder);
     client = new EngineClient(engine.host(), PATIENCE);
-    exits = new ContainerExit(client);
+    machine = Files.writeString(folder.resolve("vmstat"), "nr_free_pages 5\noom_kill 7\n");
+    kills = new OutOfMemoryKills(machine);
+    exits = new ContainerExit(client, kills);
     engine.answer(EVENTS, 200, "");
   }
 
@@ -50,6 +55,45 @@ class ContainerExitTest {
     ended(137, false);
     engine.answer(EVENTS, 200, OOM_EVENT);
     assertThat(exits.await("run-1")).isEqualTo(new Exit(137, true, END, ""));
+  }
+
+  /** An engine that hears of the end first may never hear of the lack of memory. */
+  @Test
+  void theKernelTellsOfTheLackOfMemoryThatTheEngineNeverHeardOf() throws Exception {
+    kills.starts("run-1");
+    Files.writeString(machine, "oom_kill 8\n");
+    ended(137, false);
+    assertThat(exits.await("run-1")).isEqualTo(new Exit(137, true, END, ""));
+    ended(143, false);
+    assertThat(exits.await("run-1")).isEqualTo(new Exit(143, false, END, ""));
+    ended(137, false);
+    engine.answer(EVENTS, 200, KILL_EVENT);
+    assertThat(exits.await("run-1")).isEqualTo(new Exit(137, false, END, STOPPED));
+  }
+
+  @Test
+  void aKillElsewhereBeforeTheContainerWasSeenWellIsNotItsOwn() throws Exception {
+    Path group = Files.createDirectory(folder.resolve("group"));
+    Path count = Files.writeString(group.resolve("memory.events"), "oom 0\noom_kill 0\n");
+    kills.starts("run-1");
+    Files.writeString(machine, "oom_kill 8\n");
+    kills.look("run-1", new ContainerGroup(group, true));
+    ended(137, false);
+    assertThat(exits.await("run-1")).isEqualTo(new Exit(137, false, END, ""));
+
+    Files.writeString(machine, "oom_kill 9\n");
+    Files.writeString(count, "oom 1\noom_kill 1\n");
+    kills.look("run-1", new ContainerGroup(group, true));
+    assertThat(exits.await("run-1")).isEqualTo(new Exit(137, true, END, ""));
+  }
+
+  @Test
+  void aKernelThatDoesNotCountTellsNothing() throws Exception {
+    Files.writeString(machine, "nr_free_pages 5\n");
+    kills.starts("run-1");
+    Files.writeString(machine, "oom_kill 8\n");
+    ended(137, false);
+    assertThat(exits.await("run-1")).isEqualTo(new Exit(137, false, END, ""));
   }
 
   /** As it does when the state tells of both. */
