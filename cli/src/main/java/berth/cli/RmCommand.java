@@ -24,7 +24,7 @@ final class RmCommand implements Callable<Integer> {
   @Parameters(
       arity = "1..*",
       paramLabel = "RUN",
-      description = "Run IDs, unique prefixes, or names.")
+      description = "Run IDs, unique prefixes, or names of your own runs.")
   private List<String> runs;
 
   @Override

@@ -295,7 +295,7 @@ class DetachedClustersTest {
     assertThat(cancelled.exitCode()).as(cancelled.err()).isZero();
     ClusterStatus after = status("unwanted");
     assertThat(after.getPhase()).isEqualTo(ClusterPhase.CLUSTER_PHASE_ENDED);
-    assertThat(after.getWhy()).contains("stopped");
+    assertThat(after.getWhy()).contains("cancelled");
     assertThat(berth("cluster", "cancel", "unwanted").exitCode()).isEqualTo(125);
   }
 

@@ -109,7 +109,7 @@ class ManyMachinesTest {
     orderly.stop();
 
     awaitServers();
-    assertThat(registry.log()).contains("gpu01 at 10.77.0.2:18812 has left");
+    assertThat(registry.log()).contains("gpu01 at 10.77.0.2:18812 left");
   }
 
   @Test

@@ -146,7 +146,7 @@ class ProcessPrivilegesTest {
   @Test
   void nobodyIsInAGroupOfTheSystemThatIsAsGoodAsRoot() {
     assertThat(refused(Reason.DENIED, shell("id -u").setUser(user(65534, 6))))
-        .startsWith("user 65534:6 asked, but users and groups below 1000 are the system's");
+        .startsWith("user 65534:6 asked, but users and groups below 1000 belong to the system");
     Heard heard = server.run(shell("id -g").setUser(user(65534, 100)));
     assertThat(heard.exited().getExitCode()).isZero();
     assertThat(heard.outText()).isEqualTo("100\n");

@@ -219,7 +219,10 @@ class ProcessRunsTest {
       assertThat(Installed.berth("rm", "--server", address, id)).isEqualTo(new Result(0, "", ""));
       assertThat(server.runFolder(id)).doesNotExist();
       assertThat(Installed.berth("rm", "--server", address, id).err())
-          .isEqualTo("berth: there is no run '" + id + "'; 'berth runs --all' lists them\n");
+          .isEqualTo(
+              "berth: there is no run '"
+                  + id
+                  + "', nor a run of yours with this name; 'berth runs --all' lists them\n");
     } finally {
       run.destroyForcibly();
       gpuFile.noProcesses();

@@ -295,7 +295,7 @@ class RunCommandLineTest {
         .isEqualTo(
             """
             berth: 'run' matches several runs: run-234, run-1, run-12
-            berth: there is no run 'nope'; 'berth runs --all' lists them
+            berth: there is no run 'nope', nor a run of yours with this name; 'berth runs --all' lists them
             """);
     assertThat(result.exitCode()).isEqualTo(125);
   }
@@ -308,7 +308,9 @@ class RunCommandLineTest {
 
     assertThat(server.removed).containsExactly("run-234", "run-12");
     assertThat(result.err())
-        .isEqualTo("berth: there is no run 'nope'; 'berth runs --all' lists them\n");
+        .isEqualTo(
+            "berth: there is no run 'nope', nor a run of yours with this name; 'berth runs --all'"
+                + " lists them\n");
     assertThat(result.exitCode()).isEqualTo(125);
   }
 
