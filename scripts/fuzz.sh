@@ -2,7 +2,7 @@
 # Fuzzes what reads what others send: tars, requests, YAML, records on disk, datagrams, HTTP, the engine's answers. Fails
 # if a target fails on an input, and names the file with that input.
 #   --minutes N     how long in all, shared by the targets (default: 5)
-#   --runs N        how many inputs for each target, however long that takes
+#   --runs N        how many inputs for each target, however long that takes; with --minutes, at most so long for each
 #   --target NAME   only this one, such as Bundles; may be given more than once
 #   --jobs N        how many targets at once (default: 1)
 #   --together      all targets in one process, so that Jazzer starts once: a look at each, for scripts/test.sh
@@ -28,7 +28,7 @@ largest_file=131072
 sources() { find fuzz/src/test/java -name '*FuzzTest.java' | sort; }
 names() { sources | sed 's|.*/||; s|FuzzTest\.java$||'; }
 
-minutes=5
+minutes=
 runs=
 jobs=1
 compiled=false
@@ -82,27 +82,35 @@ require "${parts[@]}"
 $compiled || step "Compiling the targets" "${GRADLE:-gradle}" --no-daemon -q :fuzz:fuzzArguments
 
 if [ -n "$runs" ]; then
-  # The time: else Jazzer ends after five minutes.
-  limits=("-runs=$runs" -max_total_time=0)
+  # 0: else Jazzer ends after five minutes.
+  limits=("-runs=$runs" "-max_total_time=$((${minutes:-0} * 60))")
 else
   # Without the seconds that it takes Jazzer to start.
-  seconds=$((minutes * 60 * jobs / ${#targets[@]} - 8))
+  seconds=$((${minutes:-5} * 60 * jobs / ${#targets[@]} - 8))
   limits=("-max_total_time=$((seconds > 0 ? seconds : 1))")
 fi
+
+# Most targets write files, and many of them: in memory that is several times as fast, and needs no flush.
+memory=/dev/shm
+[ -w "$memory" ] && [ "$(df --output=avail "$memory" | tail -n 1)" -gt $((4 * largest_file)) ] || memory=${TMPDIR:-/tmp}
+scratch=$(mktemp -d "$memory/berth-fuzz.XXXXXX")
+declare -A running=()
+trap 'kill "${!running[@]}" 2>/dev/null || true; wait; rm -rf "$scratch"' EXIT
+trap 'exit 130' INT TERM
 
 # Runs Jazzer on one target, in place of the shell. The arguments after its name are Jazzer's, the last ones folders with
 # inputs.
 jazzer() {
-  local place=fuzz/build/fuzz/$1 class
+  local place=fuzz/build/fuzz/$1 files=$scratch/$1 class
   class=$(find fuzz/src/test/java -name "$1Fuzz*.java" | sed 's|^fuzz/src/test/java/||; s|\.java$||' | tr / .)
-  rm -rf "$place/findings" "$place/tmp"
-  mkdir -p "$place/corpus" "$place/findings" "$place/tmp"
+  rm -rf "$place/findings"
+  mkdir -p "$place/corpus" "$place/findings" "$files"
   [ ! -e "fuzz/corpus/$1.tar.gz" ] || tar -xzf "fuzz/corpus/$1.tar.gz" -C "$place/corpus"
   shift
   ulimit -f $largest_file
   # Java names files in the characters of its locale.
   export LC_ALL=C.UTF-8
-  exec "$JAVA_HOME/bin/java" "-Djava.io.tmpdir=$PWD/$place/tmp" @fuzz/build/fuzz.args \
+  exec "$JAVA_HOME/bin/java" "-Djava.io.tmpdir=$files" @fuzz/build/fuzz.args \
     com.code_intelligence.jazzer.Jazzer "--target_class=$class" "--instrumentation_includes=$instrumented" \
     "--custom_hook_includes=$instrumented" "-artifact_prefix=$place/findings/" -timeout=$longest_seconds \
     -report_slow_units=$longest_seconds -print_final_stats=1 "$@" >"$place/log" 2>&1
@@ -127,7 +135,7 @@ number() { sed -n "s/^stat::$2: *//p" "fuzz/build/fuzz/$1/log" | tail -n 1; }
 # Says what has become of a target.
 report() {
   local name=$1 result=$2 place=fuzz/build/fuzz/$1 finding inputs
-  rm -rf "$place/tmp"
+  rm -rf "${scratch:?}/$name"
   finding=$(find "$place/findings" -type f ! -name '*.java' ! -name 'slow-unit*' -print -quit)
   inputs=$(number "$name" number_of_executed_units)
   # One that tried nothing has shown nothing.
@@ -149,9 +157,6 @@ if $keep; then
 fi
 
 failed=0
-declare -A running=()
-trap 'kill "${!running[@]}" 2>/dev/null || true; wait' EXIT
-trap 'exit 130' INT TERM
 
 # Waits until fewer than so many run.
 await_fewer() {
