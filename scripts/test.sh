@@ -56,13 +56,12 @@ test_module() {
   (junit "$module" "$reports" --scan-classpath=build/classes/java/test --include-classname='.*Test' "$@")
 }
 
-# Three lanes beside each other, because tests wait most of their time. They take about as long, and each that runs has a
-# process of its own: what a test does to its process concerns no other module.
-# Clusters of containers, the page, and the steps that need an installation.
-lane_of_clusters() {
+# Two lanes beside each other, because tests wait much of their time. A third one made all of it slower on two cores. They
+# take about as long, and each that runs has a process of its own: what a test does to its process concerns no other module.
+# The end-to-end tests with containers, and the steps that need an installation.
+lane_of_containers() {
   local failed=0
-  test_module e2e test-results-clusters --include-tag docker --include-package berth.e2e.clusters || failed=1
-  test_module e2e test-results-page --include-package berth.e2e.page || failed=1
+  test_module e2e test-results-docker --include-tag docker || failed=1
   step "Compiling the example project against the published library" compile_example || touch "$lanes/example-failed"
   step "Running the commands of the documents" scripts/check-docs.sh || touch "$lanes/docs-failed"
   # The kept inputs are among the tests; this looks for new ones.
@@ -70,7 +69,7 @@ lane_of_clusters() {
   return $failed
 }
 
-# The small modules are beside the large one; then all other containers.
+# All other tests. The small modules are beside the large one.
 small_modules=(proto rpc daemon host registry client cli fuzz)
 lane_of_modules() {
   local failed=0 small
@@ -85,12 +84,9 @@ lane_of_modules() {
   test_module server test-results || failed=1
   wait $small || failed=1
   cat "$lanes/small"
-  test_module e2e test-results-docker --include-tag docker --exclude-package berth.e2e.clusters || failed=1
+  test_module e2e test-results --exclude-tag docker || failed=1
   return $failed
 }
-
-# The other end-to-end tests.
-lane_of_commands() { test_module e2e test-results --exclude-tag docker --exclude-package berth.e2e.page; }
 
 # Ends a process and all that it has started.
 end() {
@@ -162,15 +158,11 @@ if step "Compiling with all lint warnings as errors" compile; then
   # Some images have Berth in them, and take it from the same folder.
   (build_images) || steps_failed=$((steps_failed + 1))
   lanes_failed=0
-  lane_of_clusters >"$lanes/clusters" 2>&1 &
-  clusters=$!
-  lane_of_commands >"$lanes/commands" 2>&1 &
-  commands=$!
+  lane_of_containers >"$lanes/containers" 2>&1 &
+  containers=$!
   lane_of_modules || lanes_failed=$((lanes_failed + 1))
-  wait "$commands" || lanes_failed=$((lanes_failed + 1))
-  cat "$lanes/commands"
-  wait "$clusters" || lanes_failed=$((lanes_failed + 1))
-  cat "$lanes/clusters"
+  wait "$containers" || lanes_failed=$((lanes_failed + 1))
+  cat "$lanes/containers"
   for step in example docs fuzzing; do
     [ ! -e "$lanes/$step-failed" ] || steps_failed=$((steps_failed + 1))
   done
@@ -197,12 +189,10 @@ for module in "${small_modules[@]}" server e2e; do
     fi
   fi
 done
-for reports in clusters page docker; do
-  if [ ! -e "e2e/build/test-results-$reports/TEST-junit-jupiter.xml" ]; then
-    say "the tests of e2e did not come to their end: $reports"
-    steps_failed=$((steps_failed + 1))
-  fi
-done
+if [ ! -e e2e/build/test-results-docker/TEST-junit-jupiter.xml ]; then
+  say "the tests with containers did not come to their end"
+  steps_failed=$((steps_failed + 1))
+fi
 if [ "${lanes_failed:-0}" -gt 0 ] && [ -z "$first_failures" ]; then
   say "some tests did not come to their end"
   steps_failed=$((steps_failed + 1))
