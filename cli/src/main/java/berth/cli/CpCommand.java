@@ -12,7 +12,6 @@ import java.nio.file.Path;
 import java.util.concurrent.Callable;
 import java.util.function.UnaryOperator;
 import java.util.regex.Matcher;
-import java.util.regex.Pattern;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
@@ -40,8 +39,6 @@ import picocli.CommandLine.Spec;
       "  berth cp run-6b1f:logs results/logs-of-monday",
     })
 final class CpCommand implements Callable<Integer> {
-  private static final Pattern WILD = Pattern.compile("[*?\\[{]");
-
   @Spec private CommandSpec spec;
   @Mixin private ServerOption server;
 
@@ -65,7 +62,7 @@ final class CpCommand implements Callable<Integer> {
           spec.commandLine(), "'" + source + "' is not RUN:PATH, such as run-6b1f:model.h5");
     }
     boolean intoFolder = Files.isDirectory(destination);
-    if (!intoFolder && WILD.matcher(path).find()) {
+    if (!intoFolder && LocalOutputs.WILD.matcher(path).find()) {
       throw new BerthException(
           Reason.INVALID,
           "the pattern " + path + " needs a folder as DEST: " + destination + " is none");
@@ -116,7 +113,7 @@ final class CpCommand implements Callable<Integer> {
 
   /** The folders before the last part, or before the first part with a wildcard. */
   private static String parent(String path) {
-    Matcher wild = WILD.matcher(path);
+    Matcher wild = LocalOutputs.WILD.matcher(path);
     int end = wild.find() ? wild.start() : path.length();
     return path.substring(0, path.lastIndexOf('/', end - 1) + 1);
   }

@@ -23,7 +23,9 @@ import java.util.regex.PatternSyntaxException;
  * has one is certain only when they come.
  */
 final class LocalOutputs {
-  private static final Pattern WILD = Pattern.compile("[*?\\[{]");
+  /** Where a pattern of paths has its first wildcard. */
+  static final Pattern WILD = Pattern.compile("[*?\\[{]");
+
   private static final int MOST_FILES = 100_000;
 
   private LocalOutputs() {}
